@@ -1,0 +1,287 @@
+"""Every error that GPUlayer raises, as one tree with stable wire codes.
+
+    GPULayerError
+    ├── InvalidJob                what was asked for can't be asked for
+    │   ├── DistributedMPS, NcclWithoutCuda, MoreProcsThanGpus, DistributedRetries
+    │   ├── InvalidCount, InvalidEnvName, InvalidSpecifier, InvalidFunctionValue, EntrypointMissing
+    │   └── BundleError ── BundleTooLarge, LinkLeavesRoot, UnsafeArchive
+    ├── Unschedulable             no registered worker could ever run it
+    ├── NotFound ── JobNotFound, WorkerNotFound, ArtifactNotFound, BlobNotFound, AmbiguousId
+    ├── StaleReport               a report of a passed attempt or of a fenced worker
+    ├── HomeError ── HomeUnwritable, HomeTooNew, HomeOnNetworkFilesystem, HomeDamaged, DiskFull
+    ├── WorkerStartFailed         a local worker did not come up
+    ├── UnsupportedPlatform, UnsupportedLightning
+    ├── CallRefused               a Trainer call that can't become a job
+    │   ├── ScriptUnavailable, CallFromChild, CallFromThread, CallDetached
+    │   └── CallsDiverged         caller and ranks met at different calls
+    └── JobFailed                 the job ended, and not well
+        ├── RemoteError           the user's exception, where its class can't be rebuilt here
+        ├── JobCancelled, JobTimedOut, JobLost, WorkerLost
+        └── PreparationFailed, RendezvousFailed, Straggler
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class GPULayerError(Exception):
+    """Base of the tree: a sentence, the facts behind it, and the next step.
+
+    ``code`` is stable and travels on the wire; ``facts`` is plain data that JSON can hold.
+    """
+
+    code: ClassVar[str] = "error"
+    fix: ClassVar[str] = ""
+
+    def __init__(self, sentence: str, *, next_step: str | None = None, **facts: Any) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.next_step = self.fix if next_step is None else next_step
+        self.facts = facts
+
+    def __str__(self) -> str:
+        return f"{self.sentence} {self.next_step}".strip()
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return what ``from_wire`` on the other side makes the same error of."""
+        return {"code": self.code, "sentence": self.sentence, "next_step": self.next_step, "facts": self.facts}
+
+
+class InvalidJob(GPULayerError):
+    code = "invalid_job"
+
+
+class DistributedMPS(InvalidJob):
+    code = "distributed_mps"
+    fix = "Use one process (num_nodes=1, devices=1) on MPS, or accelerator cpu or cuda."
+
+
+class NcclWithoutCuda(InvalidJob):
+    code = "nccl_without_cuda"
+    fix = "Use backend='gloo', or ask for accelerator='cuda'."
+
+
+class MoreProcsThanGpus(InvalidJob):
+    code = "more_procs_than_gpus"
+    fix = "Ask for as many GPUs per worker as processes, or for fewer processes."
+
+
+class DistributedRetries(InvalidJob):
+    code = "distributed_retries"
+    fix = "Write checkpoints and resubmit: gpulayer jobs resubmit ID --from last, or JobOptions(resubmit=N)."
+
+
+class InvalidCount(InvalidJob):
+    code = "invalid_count"
+    fix = "Give a number above zero."
+
+
+class InvalidEnvName(InvalidJob):
+    code = "invalid_env_name"
+    fix = "Environment names are letters, digits and underscores, and don't begin with a digit."
+
+
+class InvalidSpecifier(InvalidJob):
+    code = "invalid_specifier"
+    fix = "Write it as pip would, for example '>=2.2,<3'."
+
+
+class InvalidFunctionValue(InvalidJob):
+    code = "invalid_function_value"
+    fix = "Pass JSON values, and name the function as 'module:function'."
+
+
+class EntrypointMissing(InvalidJob):
+    code = "entrypoint_missing"
+    fix = "Name a script inside the source folder, or '-m package.module', or 'module:function'."
+
+
+class BundleError(InvalidJob):
+    code = "bundle"
+
+
+class BundleTooLarge(BundleError):
+    code = "bundle_too_large"
+    fix = "Leave files out with .gpulayerignore, or name a smaller source_dir. `gpulayer package --explain` lists all."
+
+
+class LinkLeavesRoot(BundleError):
+    code = "link_leaves_root"
+    fix = "Copy the file into the source folder, or add the link to .gpulayerignore."
+
+
+class UnsafeArchive(BundleError):
+    code = "unsafe_archive"
+    fix = "Make the bundle with GPUlayer; it was not unpacked."
+
+
+class Unschedulable(GPULayerError):
+    code = "unschedulable"
+    fix = "Change what the job asks for, start a worker that has it, or submit with on_unschedulable='queue'."
+
+
+class NotFound(GPULayerError):
+    code = "not_found"
+
+
+class JobNotFound(NotFound):
+    code = "job_not_found"
+    fix = "`gpulayer jobs ls` lists the jobs of this plane."
+
+
+class WorkerNotFound(NotFound):
+    code = "worker_not_found"
+    fix = "`gpulayer workers ls` lists the workers of this plane."
+
+
+class ArtifactNotFound(NotFound, FileNotFoundError):
+    code = "artifact_not_found"
+    fix = "`gpulayer artifacts ls ID` lists the files of a job."
+
+
+class BlobNotFound(NotFound):
+    code = "blob_not_found"
+    fix = "It may have been collected; run the job again to make it anew."
+
+
+class AmbiguousId(NotFound):
+    code = "ambiguous_id"
+    fix = "Write more of the id."
+
+
+class StaleReport(GPULayerError):
+    code = "stale_report"
+
+
+class HomeError(GPULayerError):
+    code = "home"
+
+
+class HomeUnwritable(HomeError):
+    code = "home_unwritable"
+    fix = "Point GPULAYER_HOME at a folder that you can write to."
+
+
+class HomeTooNew(HomeError):
+    code = "home_too_new"
+    fix = "Upgrade gpulayer, or point GPULAYER_HOME at another folder. Nothing was changed."
+
+
+class HomeOnNetworkFilesystem(HomeError):
+    code = "home_on_network_filesystem"
+    fix = "Point GPULAYER_HOME at a local disk; a shared plane is `gpulayer server start`."
+
+
+class HomeDamaged(HomeError):
+    code = "home_damaged"
+    fix = "Move the folder away and start with a fresh GPULAYER_HOME; artifacts/ in it stays readable."
+
+
+class DiskFull(HomeError):
+    code = "disk_full"
+    fix = "Free some space (`gpulayer jobs rm ID` removes a job's files), or move GPULAYER_HOME."
+
+
+class WorkerStartFailed(GPULayerError):
+    code = "worker_start_failed"
+
+
+class UnsupportedPlatform(GPULayerError):
+    code = "unsupported_platform"
+    fix = "GPUlayer runs on Linux, and on macOS as far as it goes."
+
+
+class UnsupportedLightning(GPULayerError):
+    code = "unsupported_lightning"
+    fix = "Install a supported version: lightning>=2.4,<2.7."
+
+
+class CallRefused(GPULayerError):
+    code = "call_refused"
+
+
+class ScriptUnavailable(CallRefused):
+    code = "script_unavailable"
+    fix = "Put the code into a file and run that: the job runs the same script on every rank."
+
+
+class CallFromChild(CallRefused):
+    code = "call_from_child"
+    fix = "Call fit, validate, test and predict in the process that started the script."
+
+
+class CallFromThread(CallRefused):
+    code = "call_from_thread"
+    fix = "Wait for the running call to end; the calls of a script go one after the other."
+
+
+class CallDetached(CallRefused):
+    code = "call_detached"
+    fix = "Bring the outcome home first: gpulayer.attach(job_id)."
+
+
+class CallsDiverged(CallRefused):
+    code = "calls_diverged"
+    fix = "Every rank must make the same calls in the same order as the script did here."
+
+
+class JobFailed(GPULayerError):
+    """A job ended without success; ``facts`` holds job_id, state, reason, rank and node_rank where known."""
+
+    code = "job_failed"
+    fix = "`gpulayer jobs logs ID` shows what every rank printed."
+
+
+class RemoteError(JobFailed):
+    code = "remote_error"
+
+
+class JobCancelled(JobFailed):
+    code = "job_cancelled"
+    fix = ""
+
+
+class JobTimedOut(JobFailed):
+    code = "job_timed_out"
+    fix = "Give it a longer timeout_s."
+
+
+class JobLost(JobFailed):
+    code = "job_lost"
+
+
+class WorkerLost(JobFailed):
+    code = "worker_lost"
+    fix = "Run it again; ckpt_path='last' goes on from the newest complete checkpoint."
+
+
+class PreparationFailed(JobFailed):
+    code = "preparation_failed"
+
+
+class RendezvousFailed(JobFailed):
+    code = "rendezvous_failed"
+    fix = "Every node must reach rank 0's advertise address and port; see docs/explanation/architecture.md."
+
+
+class Straggler(JobFailed):
+    code = "straggler"
+
+
+def _tree(root: type[GPULayerError]) -> list[type[GPULayerError]]:
+    found = [root]
+    for child in root.__subclasses__():
+        found += _tree(child)
+    return found
+
+
+def by_code() -> dict[str, type[GPULayerError]]:
+    """Map every wire code to its class."""
+    return {cls.code: cls for cls in reversed(_tree(GPULayerError))}
+
+
+def from_wire(wire: dict[str, Any]) -> GPULayerError:
+    """Make the error that ``to_wire`` described; a code of a newer version becomes the base class."""
+    cls = by_code().get(str(wire.get("code")), GPULayerError)
+    return cls(str(wire.get("sentence", "")), next_step=str(wire.get("next_step", "")), **dict(wire.get("facts") or {}))

@@ -1,0 +1,143 @@
+"""The plane as everyone else sees it: the same calls whether it is embedded in a home or reached over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from gpulayer.spec.base import Record
+from gpulayer.spec.calls import CallView, Go
+from gpulayer.spec.events import Event
+from gpulayer.spec.files import Artifact, Blob, Checkpoint
+from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob
+from gpulayer.spec.logs import LogLine
+from gpulayer.spec.records import Explanation, JobRecord, Orders, WorkerRecord
+from gpulayer.spec.reports import Report
+from gpulayer.spec.states import Reason
+from gpulayer.spec.workers import WorkerInfo
+
+
+class Cursor(Record):
+    """Where a follower stands: the last event and the last stored batch of lines it has seen."""
+
+    event: int = 0
+    lines: int = 0
+
+
+class News(Record):
+    """What happened to a job since a cursor. ``job`` is the job as it is now."""
+
+    job: JobRecord
+    events: tuple[Event, ...] = ()
+    lines: tuple[LogLine, ...] = ()
+    cursor: Cursor
+
+
+class Plane(Protocol):
+    """Everything that callers and workers ask of a control plane. All calls may be repeated safely."""
+
+    def close(self) -> None: ...
+
+    # --- callers -------------------------------------------------------------------------------------------------
+
+    def submit(self, job: CommandJob | FunctionJob | DistributedJob, *, key: str = "") -> JobRecord:
+        """Queue a job and try to place it at once; ``key`` makes a repeated submission the same job.
+
+        Raises ``Unschedulable`` (with every worker's reasons) when no registered worker could ever run it and the job
+        says ``on_unschedulable="fail"``; the job is then recorded as failed.
+        """
+
+    def job(self, job_id: str) -> JobRecord:
+        """Return a job by its id or a unique prefix of it."""
+
+    def jobs(self, *, limit: int = 100) -> list[JobRecord]:
+        """Return the newest jobs, newest first."""
+
+    def news(self, job_id: str, cursor: Cursor, *, timeout_s: float = 0.0, lines: bool = True) -> News:
+        """Wait until anything of the job changed after ``cursor`` (or the timeout passed), and return it all."""
+
+    def cancel(self, job_id: str, *, reason: Reason = Reason.CANCELLED_BY_USER, kill: bool = False) -> JobRecord:
+        """Ask that the job ends; ``kill`` skips the grace. Cancelling an ended job changes nothing."""
+
+    def explain(self, job_id: str) -> Explanation: ...
+
+    def explain_spec(self, job: CommandJob | FunctionJob | DistributedJob) -> Explanation:
+        """Answer as ``explain`` does for a job that was not submitted (``--dry-run``)."""
+
+    def remove(self, job_id: str) -> None:
+        """Forget an ended job, with its logs and artifacts."""
+
+    # --- the calls of a script -----------------------------------------------------------------------------------
+
+    def go(self, job_id: str, go: Go) -> CallView:
+        """Let call ``go.call`` begin once every rank has arrived at it with the same fingerprint."""
+
+    def send_state(self, job_id: str, call: int, state: Blob) -> None:
+        """Give the caller's tensors for a call whose view says ``needs_state``."""
+
+    def farewell(self, job_id: str) -> None:
+        """No further call will come: ranks that hold leave, and the job keeps its results."""
+
+    # --- files ---------------------------------------------------------------------------------------------------
+
+    def has_blob(self, sha256: str) -> bool: ...
+
+    def put_blob(self, source: Path | bytes) -> Blob:
+        """Store a file or bytes under their SHA-256 (streamed, atomic, idempotent)."""
+
+    def open_blob(self, sha256: str) -> BinaryIO: ...
+
+    def fetch_blob(self, sha256: str, to: Path) -> None:
+        """Write a blob to a local path, atomically: a reflink where the file system can, else a copy."""
+
+    def artifacts(self, job_id: str, *, attempt: int | None = None) -> list[Artifact]:
+        """Return the files of a job, as ``node<r>/<path>``, of its latest attempt unless told otherwise."""
+
+    def checkpoints(self, job_id: str) -> list[Checkpoint]:
+        """Return the complete checkpoints of a job, oldest first; those that the job deleted are marked ``removed``."""
+
+    # --- workers -------------------------------------------------------------------------------------------------
+
+    def workers(self) -> list[WorkerRecord]: ...
+
+    def drain(self, worker_id: str) -> None: ...
+
+    def remove_worker(self, worker_id: str) -> None: ...
+
+    def register(self, info: WorkerInfo) -> WorkerRecord: ...
+
+    def unregister(self, worker_id: str) -> None: ...
+
+    def orders(self, worker_id: str, *, seen: int = 0, timeout_s: float = 0.0) -> Orders:
+        """Wait until the worker's orders differ from version ``seen`` (or the timeout passed); also renews its lease."""
+
+    def report(self, report: Report) -> None:
+        """Tell what happened to a task. A report of a passed attempt changes no state; ``StaleReport`` says so to fenced workers."""
+
+    def append_lines(self, job_id: str, lines: Sequence[LogLine]) -> None:
+        """Store lines; those at or below the stored high-water mark of their (attempt, node_rank, rank, stream) are dropped."""
+
+    def log_marks(self, job_id: str, attempt: int, node_rank: int) -> dict[str, int]:
+        """Return the highest stored ``seq`` for each "rank/stream" of one node ("none/agent" for the agent's)."""
+
+    def lines(self, job_id: str, *, rank: int | None = None, tail: int | None = None) -> Iterable[LogLine]:
+        """Return the stored lines of all attempts, in the order of their arrival."""
+
+
+def open(target: str | Path | None = None, *, process: str | None = None) -> Plane:  # noqa: A001 - the word fits the thing
+    """Open the plane at a URL or in a home (the settings' one when not given).
+
+    ``process`` is the kind of program that opens it (caller, worker, cli): it is registered in the home, with a lock that
+    says whether it lives. Raises the errors of ``HomeError`` for a home that can't be used.
+    """
+    from gpulayer import settings
+
+    if target is None:
+        found = settings.read()
+        target = found.url or found.home
+    if isinstance(target, str) and "://" in target:
+        raise ValueError(f"No transport for {target!r} yet.")
+    from gpulayer.control.server import app
+
+    return app.open_home(Path(target), process=process or "caller")

@@ -1,0 +1,80 @@
+"""Files that a job leaves: entries, manifests, checkpoints."""
+
+from __future__ import annotations
+
+from gpulayer.spec.base import Record
+
+
+class Blob(Record):
+    """Bytes in the store, named by their SHA-256 (hex); ``size`` in bytes."""
+
+    sha256: str
+    size: int
+
+
+class FileEntry(Record):
+    """A file below a node's output folder; ``path`` is relative with forward slashes."""
+
+    path: str
+    blob: Blob
+    mode: int = 0o644
+    mtime: float = 0.0
+
+
+class Manifest(Record):
+    """The outputs of one node of one attempt, as known so far; a later one replaces an earlier one."""
+
+    job_id: str
+    attempt: int
+    node_rank: int
+    entries: tuple[FileEntry, ...]
+    call: int | None = None
+    """The call after which it was taken; None for the final one."""
+    final: bool = False
+
+
+class Artifact(Record):
+    """A file as people see it: ``node<r>/<path>``."""
+
+    job_id: str
+    attempt: int
+    path: str
+    blob: Blob
+    mode: int = 0o644
+    mtime: float = 0.0
+
+
+class CheckpointShare(Record):
+    """What one rank announced of one checkpoint: complete when all ranks announced and all files are stored."""
+
+    job_id: str
+    attempt: int
+    rank: int
+    path: str
+    """The checkpoint's path relative to the output folder; for a sharded one, the folder."""
+    serial: int
+    """Counts the saves of this rank, so that a rewritten path is another checkpoint."""
+    entries: tuple[FileEntry, ...]
+    """The files this rank wrote (none for a rank that wrote nothing)."""
+    epoch: int | None = None
+    step: int | None = None
+    monitor: str | None = None
+    score: float | None = None
+    removed: bool = False
+    """Announces that the job deleted it (top-k)."""
+
+
+class Checkpoint(Record):
+    """A checkpoint that is whole: every rank announced it and all its files are stored."""
+
+    job_id: str
+    attempt: int
+    path: str
+    serial: int
+    created_at: float
+    entries: tuple[FileEntry, ...]
+    epoch: int | None = None
+    step: int | None = None
+    monitor: str | None = None
+    score: float | None = None
+    removed: bool = False

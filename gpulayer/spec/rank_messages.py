@@ -1,0 +1,124 @@
+"""What a rank and its worker say to each other over the task's Unix socket: one JSON object a line."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from gpulayer.spec.base import Record
+from gpulayer.spec.calls import Fingerprint, OutcomeStatus, Progress
+
+
+class Hello(Record):
+    """The first message of a rank."""
+
+    kind: Literal["hello"] = "hello"
+    attempt: int
+    rank: int
+    pid: int
+
+
+class Arrive(Record):
+    """The rank stands at a call; it computes only after ``Begin``."""
+
+    kind: Literal["arrive"] = "arrive"
+    fingerprint: Fingerprint
+    state_digest: str = ""
+
+
+class Recording(Record):
+    """The outcome of a call; ``body`` and ``error_body`` are files in the task's folder that the worker stores and removes."""
+
+    kind: Literal["record"] = "record"
+    call: int
+    status: OutcomeStatus
+    body: str | None = None
+    error_module: str = ""
+    error_qualname: str = ""
+    error_message: str = ""
+    error_traceback: str = ""
+    error_body: str | None = None
+    communication: bool = False
+
+
+class Recorded(Record):
+    """The worker stored an outcome: the rank may hold, or leave."""
+
+    kind: Literal["recorded"] = "recorded"
+    call: int
+
+
+class Left(Record):
+    """The script ended on this rank after ``calls`` calls; ``error`` fields are set when it raised outside of a call."""
+
+    kind: Literal["left"] = "left"
+    calls: int
+    exit_code: int
+    error_module: str = ""
+    error_qualname: str = ""
+    error_message: str = ""
+    error_traceback: str = ""
+    error_body: str | None = None
+    communication: bool = False
+
+
+class GoAhead(Record):
+    """The caller's go for a call has come: leave the one before, walk the script to this one, arrive."""
+
+    kind: Literal["go"] = "go"
+    go: str
+    """The ``Go``, as JSON."""
+    settings: str | None = None
+    """The settings blob, as a local file."""
+    earlier: tuple[str | None, ...] = ()
+    """Local files of the earlier calls' outcome bodies, in the order of ``go.earlier``."""
+    earlier_errors: tuple[str | None, ...] = ()
+
+
+class Begin(Record):
+    """All ranks have arrived with the caller's fingerprint: compute. ``state`` is a local file with the caller's tensors."""
+
+    kind: Literal["begin"] = "begin"
+    call: int
+    state: str | None = None
+
+
+class End(Record):
+    """No further call will come: leave now, from inside the call held in."""
+
+    kind: Literal["end"] = "end"
+
+
+class Announce(Record):
+    """A rank's share of a checkpoint was written. ``path`` and ``files`` are absolute."""
+
+    kind: Literal["announce"] = "announce"
+    serial: int
+    path: str
+    files: tuple[str, ...]
+    epoch: int | None = None
+    step: int | None = None
+    monitor: str | None = None
+    score: float | None = None
+    removed: bool = False
+
+
+class Kept(Record):
+    """The worker holds its own copy of an announced save: the job may delete or overwrite the files."""
+
+    kind: Literal["kept"] = "kept"
+    serial: int
+
+
+class Progressed(Record):
+    """Progress of rank 0."""
+
+    kind: Literal["progress"] = "progress"
+    progress: Progress
+
+
+FromRank = Annotated[Hello | Arrive | Recording | Left | Announce | Progressed, Field(discriminator="kind")]
+ToRank = Annotated[GoAhead | Begin | End | Recorded | Kept, Field(discriminator="kind")]
+FROM_RANK: TypeAdapter[Hello | Arrive | Recording | Left | Announce | Progressed] = TypeAdapter(FromRank)
+TO_RANK: TypeAdapter[GoAhead | Begin | End | Recorded | Kept] = TypeAdapter(ToRank)

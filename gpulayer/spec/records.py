@@ -1,0 +1,184 @@
+"""Jobs, tasks and workers as the plane records them: the values that the engine takes and returns."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from gpulayer.spec.base import Record
+from gpulayer.spec.calls import CallView, Progress
+from gpulayer.spec.causes import Evidence
+from gpulayer.spec.job import Job
+from gpulayer.spec.states import JobState, Phase, Reason, TaskState
+from gpulayer.spec.workers import Device, WorkerInfo
+
+
+class Stop(Record):
+    """The wish that an attempt's processes end. ``kill`` skips the grace; a later stop may only be harder."""
+
+    reason: Reason
+    sentence: str = ""
+    grace_s: float = 5.0
+    kill: bool = False
+    at: float = 0.0
+
+
+class TaskRecord(Record):
+    """One worker's share of an attempt."""
+
+    job_id: str
+    attempt: int
+    node_rank: int
+    worker_id: str
+    worker_name: str = ""
+    machine: str = ""
+    state: TaskState = TaskState.ASSIGNED
+    phase: Phase = Phase.PREPARING
+    reason: Reason | None = None
+    sentence: str = ""
+    devices: tuple[Device, ...] = ()
+    exit_code: int | None = None
+    assigned_at: float = 0.0
+    running_at: float | None = None
+    ended_at: float | None = None
+
+
+class RendezvousPoint(Record):
+    """Where the ranks of an attempt meet, published by node rank 0's worker; ``nonce`` proves the pre-flight."""
+
+    address: str
+    port: int
+    nonce: str
+
+
+class JobRecord(Record):
+    """A job with its latest attempt, as one value. ``version`` counts the writes: every write is a compare-and-set on it."""
+
+    id: str
+    spec: Job
+    owner: str | None = None
+    """The process that submitted it (embedded homes)."""
+    state: JobState = JobState.QUEUED
+    phase: Phase | None = None
+    reason: Reason | None = None
+    sentence: str = ""
+    """For people: made of state, reason and facts."""
+    attempt: int = 0
+    """0 until first placed; tasks are those of this attempt."""
+    procs_per_worker: int = 1
+    tasks: tuple[TaskRecord, ...] = ()
+    rendezvous: RendezvousPoint | None = None
+    stop: Stop | None = None
+    evidence: tuple[Evidence, ...] = ()
+    cause: Evidence | None = None
+    """The first true cause, once the job has ended badly."""
+    calls: tuple[CallView, ...] = ()
+    caller_ended: bool = False
+    hold_since: float | None = None
+    progress: Progress | None = None
+    why: tuple[str, ...] = ()
+    """Why it waits: the scheduler's sentences."""
+    created_at: float = 0.0
+    placed_at: float | None = None
+    running_at: float | None = None
+    ended_at: float | None = None
+    version: int = 0
+    events: int = 0
+    """How many events it has."""
+
+    @property
+    def world_size(self) -> int:
+        return len(self.tasks) * self.procs_per_worker
+
+
+class WorkerRecord(Record):
+    """A registered worker. ``busy`` holds the (job_id, attempt, node_rank) that it is at, ended ones excepted."""
+
+    info: WorkerInfo
+    state: str = "online"
+    """online, draining, lost, gone."""
+    registered_at: float = 0.0
+    heard_at: float = 0.0
+    busy: tuple[tuple[str, int, int], ...] = ()
+    leased: tuple[str, ...] = ()
+    """UUIDs of devices that tasks on it hold."""
+    busy_until: float | None = None
+    """The latest time at which all its tasks must have ended by their timeout; None when unknown."""
+
+
+class Snapshot(Record):
+    """What the scheduler looks at: queued jobs and all workers that are online or draining."""
+
+    queued: tuple[JobRecord, ...] = ()
+    workers: tuple[WorkerRecord, ...] = ()
+
+
+class PlacementChoice(Record):
+    """One job's gang, chosen in one step: node rank r runs on ``workers[r]`` with ``devices[r]``."""
+
+    job_id: str
+    workers: tuple[str, ...]
+    devices: tuple[tuple[Device, ...], ...]
+    procs_per_worker: int
+
+
+class WorkerVerdict(Record):
+    """What one worker answered to one job. ``sentences`` is empty when it could take it now."""
+
+    worker_id: str
+    compatible: bool
+    """Whether it could ever run it."""
+    sentences: tuple[str, ...] = ()
+
+
+class Waiting(Record):
+    """Why a job was not placed. ``never`` says that no registered group of workers could ever run it."""
+
+    job_id: str
+    never: bool
+    sentences: tuple[str, ...]
+
+
+class Plan(Record):
+    """What the scheduler decided."""
+
+    placements: tuple[PlacementChoice, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+
+
+class Explanation(Record):
+    """The answer to "why does it wait": per-worker reasons and the nearest change that would let it run."""
+
+    job_id: str
+    sentence: str
+    verdicts: tuple[WorkerVerdict, ...] = ()
+    nearest: str = ""
+
+
+class Order(Record):
+    """What a worker should be doing about one task: level-triggered, so hearing it twice is harmless."""
+
+    job_id: str
+    attempt: int
+    node_rank: int
+    spec: Job
+    procs_per_worker: int
+    num_workers: int
+    devices: tuple[Device, ...] = ()
+    machine_rank: int = 0
+    """The lowest node rank of this attempt on the same machine: it tends the shared work folder."""
+    launch: bool = False
+    """All nodes are ready: start (rank 0's worker takes a port and publishes it when ``rendezvous`` is None)."""
+    rendezvous: RendezvousPoint | None = None
+    stop: Stop | None = None
+    calls: tuple[CallView, ...] = ()
+    caller_ended: bool = False
+
+
+class Orders(Record):
+    """All orders for one worker; ``version`` goes back with the next question."""
+
+    version: int
+    orders: tuple[Order, ...] = Field(default=())
+    draining: bool = False
+    fenced: bool = False
+    """A newer incarnation took this identity: stop everything and leave."""
