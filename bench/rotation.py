@@ -28,7 +28,13 @@ def probe(ours: bool, *, steps: int, procs: int = 2) -> dict[str, object]:
             command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(procs)]
         started = time.time()
         done = subprocess.run(
-            [*command, str(PROGRAMS / "probe.py")], cwd=folder, env=env, capture_output=True, text=True, timeout=240, check=False
+            [*command, str(PROGRAMS / "probe.py")],
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
         )
         lines = [line[6:] for line in done.stdout.splitlines() if line.startswith("PROBE ")]
         if not lines:

@@ -113,7 +113,7 @@ class Plane(Protocol):
         """Wait until the worker's orders differ from version ``seen`` (or the timeout passed); also renews its lease."""
 
     def report(self, report: Report) -> None:
-        """Tell what happened to a task. A report of a passed attempt changes no state; ``StaleReport`` says so to fenced workers."""
+        """Tell what happened to a task. A report of a passed attempt changes no state; ``StaleReport`` tells fenced workers."""
 
     def append_lines(self, job_id: str, lines: Sequence[LogLine]) -> None:
         """Store lines; those at or below the stored high-water mark of their (attempt, node_rank, rank, stream) are dropped."""
@@ -125,7 +125,7 @@ class Plane(Protocol):
         """Return the stored lines of all attempts, in the order of their arrival."""
 
 
-def open(target: str | Path | None = None, *, process: str | None = None) -> Plane:  # noqa: A001 - the word fits the thing
+def open(target: str | Path | None = None, *, process: str | None = None) -> Plane:
     """Open the plane at a URL or in a home (the settings' one when not given).
 
     ``process`` is the kind of program that opens it (caller, worker, cli): it is registered in the home, with a lock that

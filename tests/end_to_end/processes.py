@@ -1,0 +1,64 @@
+"""Finds the living processes of jobs by what they carry in their environment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+Seen = TypeVar("Seen")
+
+
+def _alive(entry: Path) -> bool:
+    return entry.joinpath("stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def _environment(entry: Path) -> dict[str, str]:
+    pairs = (item.partition("=") for item in entry.joinpath("environ").read_bytes().decode(errors="replace").split("\0"))
+    return {name: value for name, _, value in pairs}
+
+
+def of_home(home: Path) -> dict[int, dict[str, str]]:
+    """Return pid -> environment of every living process of a task in ``home``; zombies don't count."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            env = _environment(entry)
+            if env.get("GPULAYER_TASK_DIR", "").startswith(f"{home}/") and _alive(entry):
+                found[int(entry.name)] = env
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return found
+
+
+def ranks(home: Path) -> dict[int, int]:
+    """Return global rank -> pid of the training processes (those whose parent is not a rank itself)."""
+    living = of_home(home)
+    return {
+        int(env["RANK"]): pid
+        for pid, env in sorted(living.items())
+        if env.get("RANK") and living.get(parent(pid), {}).get("RANK") is None
+    }
+
+
+def agents(home: Path) -> list[int]:
+    """Return the pids of the torchrun agents."""
+    living = of_home(home)
+    return [pid for pid in living if b"torch.distributed.run" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+def wait_for(look: Callable[[], Seen], *, within: float, what: str) -> Seen:
+    """Look again and again until it is true; fail with what was awaited once ``within`` seconds passed."""
+    deadline = time.monotonic() + within
+    while not (seen := look()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within} s: {what}")
+        time.sleep(0.02)
+    return seen
