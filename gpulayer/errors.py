@@ -1,23 +1,24 @@
 """Every error that GPUlayer raises, as one tree with stable wire codes.
 
-    GPULayerError
-    ├── InvalidJob                what was asked for can't be asked for
-    │   ├── DistributedMPS, NcclWithoutCuda, MoreProcsThanGpus, DistributedRetries
-    │   ├── InvalidCount, InvalidEnvName, InvalidSpecifier, InvalidFunctionValue, EntrypointMissing
-    │   └── BundleError ── BundleTooLarge, LinkLeavesRoot, UnsafeArchive
-    ├── Unschedulable             no registered worker could ever run it
-    ├── NotFound ── JobNotFound, WorkerNotFound, ArtifactNotFound, BlobNotFound, AmbiguousId
-    ├── StaleReport               a report of a passed attempt or of a fenced worker
-    ├── HomeError ── HomeUnwritable, HomeTooNew, HomeOnNetworkFilesystem, HomeDamaged, DiskFull
-    ├── WorkerStartFailed         a local worker did not come up
-    ├── UnsupportedPlatform, UnsupportedLightning
-    ├── CallRefused               a Trainer call that can't become a job
-    │   ├── ScriptUnavailable, CallFromChild, CallFromThread, CallDetached
-    │   └── CallsDiverged         caller and ranks met at different calls
-    └── JobFailed                 the job ended, and not well
-        ├── RemoteError           the user's exception, where its class can't be rebuilt here
-        ├── JobCancelled, JobTimedOut, JobLost, WorkerLost
-        └── PreparationFailed, RendezvousFailed, Straggler
+GPULayerError
+├── InvalidJob                what was asked for can't be asked for
+│   ├── DistributedMPS, NcclWithoutCuda, MoreProcsThanGpus, DistributedRetries
+│   ├── InvalidCount, InvalidEnvName, InvalidSpecifier, InvalidFunctionValue, EntrypointMissing
+│   └── BundleError ── BundleTooLarge, LinkLeavesRoot, UnsafeArchive
+├── Unschedulable             no registered worker could ever run it
+├── NotFound ── JobNotFound, WorkerNotFound, ArtifactNotFound, BlobNotFound, AmbiguousId
+├── StaleReport               a report of a passed attempt or of a fenced worker
+├── MessageTooLarge           between two processes of one machine
+├── HomeError ── HomeUnwritable, HomeTooNew, HomeOnNetworkFilesystem, HomeDamaged, DiskFull
+├── WorkerStartFailed         a local worker did not come up
+├── UnsupportedPlatform, UnsupportedLightning
+├── CallRefused               a Trainer call that can't become a job
+│   ├── ScriptUnavailable, CallFromChild, CallFromThread, CallDetached
+│   └── CallsDiverged         caller and ranks met at different calls
+└── JobFailed                 the job ended, and not well
+    ├── RemoteError           the user's exception, where its class can't be rebuilt here
+    ├── JobCancelled, JobTimedOut, JobLost, WorkerLost
+    └── PreparationFailed, RendezvousFailed, Straggler
 """
 
 from __future__ import annotations
@@ -152,6 +153,11 @@ class AmbiguousId(NotFound):
 
 class StaleReport(GPULayerError):
     code = "stale_report"
+
+
+class MessageTooLarge(GPULayerError):
+    code = "message_too_large"
+    fix = "Large things travel as files; this one should have."
 
 
 class HomeError(GPULayerError):
