@@ -184,6 +184,16 @@ class HomeDamaged(HomeError):
     fix = "Move the folder away and start with a fresh GPULAYER_HOME; artifacts/ in it stays readable."
 
 
+class HomeBusy(HomeError):
+    code = "home_busy"
+    fix = "Another program holds the home's database for long; `fuser plane.db` names it."
+
+
+class PlaneFromChild(GPULayerError):
+    code = "plane_from_child"
+    fix = "Open the plane anew in this process."
+
+
 class DiskFull(HomeError):
     code = "disk_full"
     fix = "Free some space (`gpulayer jobs rm ID` removes a job's files), or move GPULAYER_HOME."

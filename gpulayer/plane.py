@@ -6,32 +6,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from gpulayer.spec.base import Record
 from gpulayer.spec.calls import CallView, Go
-from gpulayer.spec.events import Event
 from gpulayer.spec.files import Artifact, Blob, Checkpoint
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob
 from gpulayer.spec.logs import LogLine
+from gpulayer.spec.news import Cursor, News
 from gpulayer.spec.records import Explanation, JobRecord, Orders, WorkerRecord
 from gpulayer.spec.reports import Report
 from gpulayer.spec.states import Reason
 from gpulayer.spec.workers import WorkerInfo
 
 
-class Cursor(Record):
-    """Where a follower stands: the last event and the last stored batch of lines it has seen."""
-
-    event: int = 0
-    lines: int = 0
-
-
-class News(Record):
-    """What happened to a job since a cursor. ``job`` is the job as it is now."""
-
-    job: JobRecord
-    events: tuple[Event, ...] = ()
-    lines: tuple[LogLine, ...] = ()
-    cursor: Cursor
+__all__ = ["Cursor", "News", "Plane", "open"]
 
 
 class Plane(Protocol):
