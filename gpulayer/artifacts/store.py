@@ -1,0 +1,186 @@
+"""The artifact store: blobs named by their SHA-256, at any fsspec URL."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from gpulayer.artifacts import copying
+from gpulayer.errors import BlobNotFound
+from gpulayer.spec.files import Blob
+
+_CHUNK = 1024 * 1024
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+
+
+class BlobStore:
+    """Blobs at ``<url>/<aa>/<sha256>``. Every call may be repeated; a blob is there whole or not at all."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        fs, root = fsspec.core.url_to_fs(url)
+        self._blobs: _Blobs = _LocalBlobs(Path(root)) if isinstance(fs, LocalFileSystem) else _RemoteBlobs(fs, root)
+
+    def has(self, sha256: str) -> bool:
+        return self._blobs.has(_checked(sha256))
+
+    def put(self, source: Path | bytes) -> Blob:
+        """Store a file or bytes in constant memory; what is stored is what was hashed, also when the file changes meanwhile."""
+        if isinstance(source, bytes):
+            return self._blobs.put(io.BytesIO(source))
+        with source.open("rb", buffering=0) as file:
+            return self._blobs.put(cast(BinaryIO, file))
+
+    def open(self, sha256: str) -> BinaryIO:
+        """Open a blob to read and seek in; raises ``BlobNotFound``."""
+        try:
+            return self._blobs.open(_checked(sha256))
+        except FileNotFoundError as cause:
+            raise _not_found(sha256) from cause
+
+    def fetch(self, sha256: str, to: Path) -> None:
+        """Make ``to`` an independent copy of a blob, atomically; raises ``BlobNotFound`` and ``DiskFull``."""
+        if not self.has(sha256):
+            raise _not_found(sha256)
+        self._blobs.fetch(sha256, to)
+
+    def delete(self, sha256: str) -> None:
+        """Remove a blob; one that isn't there is fine."""
+        self._blobs.delete(_checked(sha256))
+
+
+class _Blobs(Protocol):
+    def has(self, sha256: str) -> bool: ...
+    def put(self, source: BinaryIO) -> Blob: ...
+    def open(self, sha256: str) -> BinaryIO: ...
+    def fetch(self, sha256: str, to: Path) -> None: ...
+    def delete(self, sha256: str) -> None: ...
+
+
+class _LocalBlobs:
+    """Blobs in a local folder, read-only files all of them."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def _path(self, sha256: str) -> Path:
+        return self._root / sha256[:2] / sha256
+
+    def has(self, sha256: str) -> bool:
+        return self._path(sha256).is_file()
+
+    def put(self, source: BinaryIO) -> Blob:
+        # The copy is hashed, not the original: nobody can change it between hash and name.
+        part = self._root / "parts" / secrets.token_hex(8)
+        try:
+            with copying.full_disk_named(self._root):
+                part.parent.mkdir(parents=True, exist_ok=True)
+                with part.open("x+b", buffering=0) as writing:
+                    blob = _copy_hashed(source, cast(BinaryIO, writing))
+                    os.fchmod(writing.fileno(), 0o444)
+                path = self._path(blob.sha256)
+                path.parent.mkdir(exist_ok=True)
+                os.replace(part, path)
+        except BaseException:
+            with suppress(OSError):
+                part.unlink()
+            raise
+        return blob
+
+    def open(self, sha256: str) -> BinaryIO:
+        return self._path(sha256).open("rb")
+
+    def fetch(self, sha256: str, to: Path) -> None:
+        copying.copy(self._path(sha256), to)
+
+    def delete(self, sha256: str) -> None:
+        self._path(sha256).unlink(missing_ok=True)
+
+
+class _RemoteBlobs:
+    """Blobs at any other fsspec file system."""
+
+    def __init__(self, fs: fsspec.AbstractFileSystem, root: str) -> None:
+        self._fs = fs
+        self._root = root.rstrip("/")
+
+    def _path(self, sha256: str) -> str:
+        return f"{self._root}/{sha256[:2]}/{sha256}"
+
+    def has(self, sha256: str) -> bool:
+        self._fs.invalidate_cache()
+        return bool(self._fs.exists(self._path(sha256)))
+
+    def put(self, source: BinaryIO) -> Blob:
+        blob = _hash(source)
+        if self.has(blob.sha256):
+            return blob
+        source.seek(0)
+        path = self._path(blob.sha256)
+        part = f"{self._root}/parts/{secrets.token_hex(8)}"
+        self._fs.makedirs(self._fs._parent(path), exist_ok=True)
+        self._fs.makedirs(self._fs._parent(part), exist_ok=True)
+        try:
+            with self._fs.open(part, "wb") as writing:
+                sent = _copy_hashed(source, writing)
+            if sent != blob:
+                raise OSError(f"The file changed while it was stored: it had {blob.size} bytes, {sent.size} were sent.")
+            self._fs.mv(part, path)
+        except BaseException:
+            with suppress(Exception):
+                self._fs.rm_file(part)
+            raise
+        return blob
+
+    def open(self, sha256: str) -> BinaryIO:
+        return cast(BinaryIO, self._fs.open(self._path(sha256), "rb"))
+
+    def fetch(self, sha256: str, to: Path) -> None:
+        with self.open(sha256) as reading, copying.written_beside(to) as writing:
+            got = _copy_hashed(reading, writing)
+            if got.sha256 != sha256:
+                raise OSError(f"The store gave {got.size} other bytes for the blob {sha256}.")
+
+    def delete(self, sha256: str) -> None:
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(self._path(sha256))
+
+
+def _copy_hashed(source: BinaryIO, target: BinaryIO) -> Blob:
+    """Copy to the end of ``source`` and name what was written."""
+    if not isinstance(source, io.BytesIO) and isinstance(target, io.FileIO) and copying.reflink(source, target):
+        return _hash(target)
+    digest, size = hashlib.sha256(), 0
+    while data := source.read(_CHUNK):
+        digest.update(data)
+        copying.write_all(target, data)
+        size += len(data)
+    return Blob(sha256=digest.hexdigest(), size=size)
+
+
+def _hash(source: BinaryIO) -> Blob:
+    source.seek(0)
+    digest, size = hashlib.sha256(), 0
+    while data := source.read(_CHUNK):
+        digest.update(data)
+        size += len(data)
+    return Blob(sha256=digest.hexdigest(), size=size)
+
+
+def _checked(sha256: str) -> str:
+    if not _SHA256.match(sha256):
+        raise _not_found(sha256)
+    return sha256
+
+
+def _not_found(sha256: str) -> BlobNotFound:
+    return BlobNotFound(f"The store has no blob {sha256[:80]}.", sha256=sha256)
