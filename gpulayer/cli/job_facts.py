@@ -1,0 +1,120 @@
+"""What the command line says of a job: plain facts for JSON, and the words of its table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from gpulayer.cli.output import age, span
+from gpulayer.spec.job import CommandJob, FunctionJob, shape
+from gpulayer.spec.records import JobRecord, TaskRecord
+
+
+def what(job: JobRecord) -> str:
+    """Say what a job runs, as a person would type it."""
+    spec = job.spec
+    if isinstance(spec, CommandJob):
+        return " ".join(spec.command)
+    if isinstance(spec, FunctionJob):
+        return spec.function
+    return " ".join((spec.entrypoint, *spec.args))
+
+
+def stands(job: JobRecord) -> str:
+    """Say the state with what makes it precise: the phase of a running job, the reason of another."""
+    detail = job.phase if job.state.value == "running" else job.reason
+    return f"{job.state} ({detail})" if detail and detail.value not in (job.state.value, "done") else job.state.value
+
+
+def took(job: JobRecord, now: float | None = None) -> str | None:
+    """Say how long a job has been running, or ran."""
+    if job.running_at is None:
+        return None
+    return span((job.ended_at or (time.time() if now is None else now)) - job.running_at)
+
+
+def job_facts(job: JobRecord) -> dict[str, object]:
+    """Return the object that ``jobs ls --json`` prints of each job."""
+    workers, procs = shape(job.spec)
+    return {
+        "id": job.id,
+        "kind": job.spec.kind,
+        "name": job.spec.name,
+        "what": what(job),
+        "state": job.state,
+        "phase": job.phase,
+        "reason": job.reason,
+        "sentence": job.sentence,
+        "attempt": job.attempt,
+        "num_workers": workers,
+        "procs_per_worker": procs,
+        "created_at": job.created_at,
+        "running_at": job.running_at,
+        "ended_at": job.ended_at,
+        "waits_for": list(job.why),
+    }
+
+
+def all_facts(job: JobRecord) -> dict[str, object]:
+    """Return the object that ``jobs show --json`` prints: the list's facts, then tasks, calls, cause and spec."""
+    return job_facts(job) | {
+        "tasks": [task.model_dump(mode="json") for task in job.tasks],
+        "calls": [_call(job, k) for k in range(len(job.calls))],
+        "cause": job.cause and job.cause.model_dump(mode="json"),
+        "progress": job.progress and job.progress.model_dump(mode="json"),
+        "spec": job.spec.model_dump(mode="json"),
+    }
+
+
+def _call(job: JobRecord, k: int) -> dict[str, object]:
+    view = job.calls[k]
+    bad = [outcome.status for outcome in view.outcomes if outcome.status != "ok"]
+    status = bad[0] if bad else "ok" if view.settled else "running" if view.begun else "held"
+    return {"call": view.call, "function": view.go and view.go.fingerprint.function, "status": status}
+
+
+def shown(job: JobRecord) -> dict[str, object]:
+    """Return what ``jobs show`` tells a person."""
+    workers, procs = shape(job.spec)
+    calls = [_call(job, k) for k in range(len(job.calls))]
+    return {
+        "job": job.id,
+        "name": job.spec.name,
+        "runs": what(job),
+        "shape": f"{workers} x {procs}",
+        "state": stands(job),
+        "because": job.sentence,
+        "waits for": "\n".join(job.why),
+        "created": moment(job.created_at),
+        "started": moment(job.running_at),
+        "ended": moment(job.ended_at),
+        "calls": "\n".join(f"{c['call']} {c['function'] or '?'}: {c['status']}" for c in calls),
+        "tasks": "\n".join(map(_task, job.tasks)),
+    }
+
+
+def _task(task: TaskRecord) -> str:
+    code = "" if task.exit_code is None else f", exit code {task.exit_code}"
+    why = f": {task.sentence}" if task.sentence else ""
+    return f"node{task.node_rank} on {task.worker_name or task.worker_id}: {task.state}{code}{why}"
+
+
+def moment(at: float | None) -> str | None:
+    """Say a time in the local zone, to the second."""
+    return None if at is None else datetime.fromtimestamp(at, tz=UTC).astimezone().isoformat(sep=" ", timespec="seconds")
+
+
+COLUMNS: dict[str, Callable[[JobRecord], object]] = {
+    "ID": lambda job: job.id,
+    "NAME": lambda job: job.spec.name,
+    "STATE": stands,
+    "SHAPE": lambda job: "{} x {}".format(*shape(job.spec)),
+    "AGE": lambda job: age(job.created_at),
+    "RAN": took,
+    "WHAT": lambda job: _cut(what(job), 48),
+}
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."

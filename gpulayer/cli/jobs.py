@@ -1,0 +1,131 @@
+"""``gpulayer jobs``: list, show, follow, cancel, wait for, explain and remove jobs."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from gpulayer.cli.job_facts import COLUMNS, all_facts, job_facts, shown
+from gpulayer.cli.lines import follow_lines, in_words, stored_lines
+from gpulayer.cli.opened import opened
+from gpulayer.cli.outcome import FAILED
+from gpulayer.cli.output import Form, print_json, print_list, print_one, with_forms
+from gpulayer.plane import Plane
+from gpulayer.spec.news import Cursor
+from gpulayer.spec.records import Explanation, JobRecord
+from gpulayer.spec.states import JobState
+
+LOOK_S = 5.0
+"""How long one question to the plane may wait for news."""
+
+
+@click.group()
+def command() -> None:
+    """List, show, follow, cancel and remove jobs. An ID may be cut to any unique prefix."""
+
+
+@command.command()
+@click.option("-n", "--limit", default=30, show_default=True, help="How many of the newest jobs to list.")
+@with_forms()
+def ls(limit: int, form: Form) -> None:
+    """List the newest jobs, newest first."""
+    with opened() as plane:
+        found = plane.jobs(limit=limit)
+    print_list(found, form, facts=job_facts, columns=COLUMNS, nothing="No jobs yet.")
+
+
+@command.command()
+@click.argument("job_id", metavar="ID")
+@with_forms(quiet=False)
+def show(job_id: str, form: Form) -> None:
+    """Show one job with its tasks and calls."""
+    with opened() as plane:
+        job = plane.job(job_id)
+    print_one(all_facts(job), form, shown=shown(job))
+
+
+@command.command()
+@click.argument("job_id", metavar="ID")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends.")
+@click.option("--rank", type=int, help="Only what this global rank printed.")
+@click.option("--tail", type=click.IntRange(min=0), help="Only the last lines that are there now.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def logs(job_id: str, follow: bool, rank: int | None, tail: int | None, as_json: bool) -> None:
+    """Print what a job's ranks printed, as [rank3] ..."""
+    with opened() as plane:
+        job = plane.job(job_id)
+        lines = (
+            follow_lines(plane, job.id, rank=rank, tail=tail) if follow else stored_lines(plane, job.id, rank=rank, tail=tail)
+        )
+        for line in lines:
+            click.echo(line.model_dump_json() if as_json else in_words(line))
+
+
+@command.command()
+@click.argument("job_id", metavar="ID")
+@click.option("--kill", is_flag=True, help="Don't wait for the processes to end by themselves.")
+@with_forms(quiet=False)
+def cancel(job_id: str, kill: bool, form: Form) -> None:
+    """Ask that a job ends, and return at once; an ended one stays as it is."""
+    with opened() as plane:
+        job = plane.cancel(job_id, kill=kill)
+    print_one(job_facts(job), form, shown=shown(job))
+
+
+@command.command()
+@click.argument("job_id", metavar="ID")
+@click.option("--timeout", "timeout_s", type=float, help="Seconds to wait at most.")
+@with_forms(quiet=False)
+def wait(job_id: str, timeout_s: float | None, form: Form) -> None:
+    """Wait until a job has ended. The exit code is 0 if it succeeded, 1 if it didn't or the time was up."""
+    with opened() as plane:
+        job = until_ended(plane, job_id, timeout_s)
+    print_one(all_facts(job), form, shown=shown(job))
+    if job.state is not JobState.SUCCEEDED:
+        raise click.exceptions.Exit(FAILED)
+
+
+def until_ended(plane: Plane, job_id: str, timeout_s: float | None = None) -> JobRecord:
+    """Return the job once it has ended, or as it is when the time is up."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    job = plane.job(job_id)
+    cursor = Cursor(event=job.events)
+    while not job.state.terminal and (deadline is None or time.monotonic() < deadline):
+        left = LOOK_S if deadline is None else min(LOOK_S, max(0.0, deadline - time.monotonic()))
+        news = plane.news(job.id, cursor, timeout_s=left, lines=False)
+        job, cursor = news.job, news.cursor
+    return job
+
+
+@command.command()
+@click.argument("job_id", metavar="ID")
+@with_forms(quiet=False)
+def explain(job_id: str, form: Form) -> None:
+    """Say why a job waits: every worker's reasons, and the nearest change that would let it run."""
+    with opened() as plane:
+        answer = plane.explain(job_id)
+    print_explanation(answer, form)
+
+
+def print_explanation(answer: Explanation, form: Form) -> None:
+    """Print the scheduler's answer about one job."""
+    if form is Form.JSON:
+        print_json(answer.model_dump(mode="json"))
+        return
+    click.echo(answer.sentence)
+    for verdict in answer.verdicts:
+        click.echo(f"  {verdict.worker_id}: {'; '.join(verdict.sentences) or 'could take it now'}")
+    if answer.nearest:
+        click.echo(answer.nearest)
+
+
+@command.command()
+@click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
+def rm(job_ids: tuple[str, ...]) -> None:
+    """Forget ended jobs, with their logs and files."""
+    with opened() as plane:
+        for job_id in job_ids:
+            job = plane.job(job_id)
+            plane.remove(job.id)
+            click.echo(job.id)

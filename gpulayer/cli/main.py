@@ -1,0 +1,58 @@
+"""The command line's front: the verbs by name, each loaded when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from gpulayer.cli.outcome import as_click
+
+COMMANDS = {
+    "run": "Run a command as a job.",
+    "launch": "Run a script under torchrun on one or several workers, as a job.",
+    "jobs": "List, show, follow, cancel and remove jobs.",
+    "artifacts": "List and fetch the files that a job left.",
+    "workers": "List, drain and remove workers.",
+    "package": "Show what a job would bring along of your source.",
+    "resources": "Show what this machine offers to jobs.",
+    "doctor": "Check whether jobs can run here.",
+    "version": "Print the versions in use.",
+}
+"""Every noun or verb is a module beside this one, whose ``command`` is the click command."""
+
+
+class Front(click.Group):
+    """Loads a command's module only when it runs, so that ``--help`` costs no more than click."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found = importlib.import_module(f"gpulayer.cli.{cmd_name}").command
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> object:
+        with as_click():
+            return super().invoke(ctx)
+
+
+@click.group(cls=Front, name="gpulayer", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Run training and other jobs on this machine, and look after them.
+
+    Jobs, their logs and their files live in GPULAYER_HOME (~/.gpulayer). Exit codes: 0 done, 1 the job failed,
+    2 wrong use, 130 interrupted.
+    """
+
+
+def main() -> None:
+    """Run the command line on this process's arguments."""
+    command(prog_name="gpulayer")

@@ -1,0 +1,116 @@
+"""``gpulayer workers``: list, show, drain and remove workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from gpulayer.cli.opened import opened
+from gpulayer.cli.output import Form, age, print_list, print_one, with_forms
+from gpulayer.errors import AmbiguousId, WorkerNotFound
+from gpulayer.spec.records import WorkerRecord
+
+
+@click.group()
+def command() -> None:
+    """List, drain and remove workers. An ID may be cut to any unique prefix, or be a worker's name."""
+
+
+def worker_facts(worker: WorkerRecord) -> dict[str, object]:
+    """Return the object that ``workers ls --json`` prints of each worker."""
+    info = worker.info
+    return {
+        "id": info.id,
+        "name": info.name,
+        "state": worker.state,
+        "origin": info.origin,
+        "owner": info.owner,
+        "labels": info.labels,
+        "machine": info.capabilities.hostname,
+        "cpus": info.capabilities.cpus,
+        "memory_gb": info.capabilities.memory_gb,
+        "devices": [device.model_dump(mode="json") for device in info.capabilities.devices],
+        "busy": [job_id for job_id, _, _ in worker.busy],
+        "heard_at": worker.heard_at,
+    }
+
+
+COLUMNS: dict[str, Callable[[WorkerRecord], object]] = {
+    "ID": lambda worker: worker.info.id,
+    "NAME": lambda worker: worker.info.name,
+    "STATE": lambda worker: worker.state,
+    "ORIGIN": lambda worker: worker.info.origin,
+    "DEVICES": lambda worker: len(worker.info.capabilities.devices) or None,
+    "HEARD": lambda worker: age(worker.heard_at),
+    "AT": lambda worker: ", ".join(job_id for job_id, _, _ in worker.busy),
+}
+
+
+@command.command()
+@with_forms()
+def ls(form: Form) -> None:
+    """List the workers of this plane."""
+    with opened() as plane:
+        found = plane.workers()
+    nothing = "No workers now: local ones come with a job and leave with the program that asked for them."
+    print_list(found, form, facts=worker_facts, columns=COLUMNS, nothing=nothing)
+
+
+@command.command()
+@click.argument("worker_id", metavar="ID")
+@with_forms(quiet=False)
+def show(worker_id: str, form: Form) -> None:
+    """Show what one worker can do and what it is at."""
+    with opened() as plane:
+        worker = the_one(plane.workers(), worker_id)
+    facts = worker_facts(worker) | {"capabilities": worker.info.capabilities.model_dump(mode="json")}
+    versions = [f"{name} {version}" for name, version in sorted(worker.info.capabilities.frameworks.items())]
+    devices = [f"{device.kind}{device.index} {device.name}".strip() for device in worker.info.capabilities.devices]
+    seen = {
+        "worker": worker.info.id,
+        "name": worker.info.name,
+        "state": worker.state,
+        "origin": worker.info.origin,
+        "machine": worker.info.capabilities.hostname,
+        "python": worker.info.capabilities.python,
+        "cpus": worker.info.capabilities.cpus,
+        "memory": f"{worker.info.capabilities.memory_gb:.1f} GB",
+        "devices": "\n".join(devices),
+        "backends": ", ".join(worker.info.capabilities.backends),
+        "frameworks": "\n".join(versions),
+        "at": "\n".join(f"{job_id} attempt {attempt}, node{node}" for job_id, attempt, node in worker.busy),
+    }
+    print_one(facts, form, shown=seen)
+
+
+@command.command()
+@click.argument("worker_id", metavar="ID")
+def drain(worker_id: str) -> None:
+    """Give a worker no further task; it ends what it is at."""
+    with opened() as plane:
+        worker = the_one(plane.workers(), worker_id)
+        plane.drain(worker.info.id)
+    click.echo(worker.info.id)
+
+
+@command.command()
+@click.argument("worker_id", metavar="ID")
+def rm(worker_id: str) -> None:
+    """Forget a worker that is gone, and free the devices that its tasks held."""
+    with opened() as plane:
+        worker = the_one(plane.workers(), worker_id)
+        plane.remove_worker(worker.info.id)
+    click.echo(worker.info.id)
+
+
+def the_one(workers: list[WorkerRecord], wanted: str) -> WorkerRecord:
+    """Find a worker by its name, its id, or a unique prefix of its id."""
+    exact = [worker for worker in workers if wanted in (worker.info.id, worker.info.name)]
+    found = exact or [worker for worker in workers if worker.info.id.startswith(wanted)]
+    if not found:
+        raise WorkerNotFound(f"There is no worker {wanted}.", id=wanted)
+    if len(found) > 1:
+        names = ", ".join(worker.info.id for worker in found[:5])
+        raise AmbiguousId(f"{wanted} fits {len(found)} workers: {names}.", id=wanted)
+    return found[0]
