@@ -1,0 +1,67 @@
+"""What a person may say about the job that a Trainer's calls become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from gpulayer.errors import InvalidCount
+from gpulayer.spec.base import Spec
+from gpulayer.spec.job import Input
+from gpulayer.spec.resources import Placement, Resources, Target
+
+
+class JobOptions(Spec):
+    """Where and how the job of a script runs; everything has a default that suits a first run on this machine.
+
+    ``source_dir`` overrides the folder that is bundled. ``match="minor"`` asks for workers with the caller's Python, torch
+    and Lightning minor versions, ``"none"`` for any. ``idle_limit_s`` is how long the ranks hold between two calls.
+    """
+
+    target: Target = "local"
+    fallback_targets: tuple[Target, ...] = ()
+    workers: tuple[str, ...] = ()
+    worker_labels: dict[str, str] = Field(default_factory=dict)
+    resources: Resources = Field(default_factory=Resources)
+    env: dict[str, str] = Field(default_factory=dict)
+    inputs: tuple[Input, ...] = ()
+    name: str | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    priority: int = 50
+    source_dir: str | None = None
+    timeout_s: float | None = None
+    queue_timeout_s: float | None = None
+    rendezvous_timeout_s: float = 120.0
+    grace_s: float = 30.0
+    idle_limit_s: float = 60.0
+    straggler_grace_s: float = 60.0
+    caller_lease_s: float = 600.0
+    match: Literal["minor", "none"] = "minor"
+    on_unschedulable: Literal["fail", "queue"] = "fail"
+
+    @field_validator("source_dir", mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> Any:
+        return value if value is None else str(value)
+
+    @field_validator("idle_limit_s", "straggler_grace_s", "caller_lease_s")
+    @classmethod
+    def _positive(cls, value: float) -> float:
+        if value <= 0:
+            raise InvalidCount(f"A time limit is {value}.")
+        return value
+
+    @property
+    def placement(self) -> Placement:
+        return Placement(
+            target=self.target, fallback_targets=self.fallback_targets, workers=self.workers, labels=self.worker_labels
+        )
+
+
+def options_from(value: JobOptions | Mapping[str, Any] | None) -> JobOptions:
+    """Take options as they are, as a dictionary, or the defaults."""
+    if value is None:
+        return JobOptions()
+    return value if isinstance(value, JobOptions) else JobOptions(**value)

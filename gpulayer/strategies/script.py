@@ -1,0 +1,105 @@
+"""Which program this process runs, so that the ranks of its job can run the same one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+from gpulayer.errors import EntrypointMissing, ScriptUnavailable
+
+_TAKE_A_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A script (``file``) or, when ``module`` is set, ``python -m module`` whose code is in ``file``; ``args`` follow."""
+
+    file: Path
+    module: str | None
+    args: tuple[str, ...]
+
+    def entrypoint(self, root: Path) -> str:
+        """Name it as a DistributedJob does; raises ``EntrypointMissing`` for a script outside of ``root``."""
+        if self.module is not None:
+            return f"-m {self.module}"
+        if not self.file.is_relative_to(root):
+            raise EntrypointMissing(
+                f"The script {self.file} is not below the source folder {root}.",
+                next_step="Name a source folder that holds it: JobOptions(source_dir=...).",
+            )
+        return self.file.relative_to(root).as_posix()
+
+
+def find(orig_argv: Sequence[str], main: Any, cwd: str) -> Program:
+    """Read how Python was started: its own words (``sys.orig_argv``), the ``__main__`` module and the folder it began in.
+
+    Raises ``ScriptUnavailable`` for ``python -c``, standard input and the interactive prompt, ``EntrypointMissing`` for a
+    file that is no longer there.
+    """
+    kind, value, args = read_argv(orig_argv)
+    if kind == "-c":
+        raise ScriptUnavailable("The program was given to `python -c`, so there is no script that the ranks could run.")
+    if kind in ("stdin", "prompt"):
+        raise ScriptUnavailable("The program comes from standard input, so there is no script that the ranks could run.")
+    if kind == "-m":
+        return Program(_module_file(value, main), value, args)
+    file = Path(os.path.normpath(os.path.join(cwd, value)))
+    if file.is_dir():
+        file = file / "__main__.py"
+    if not file.is_file():
+        raise EntrypointMissing(f"The script {file} is not there (any more).", next_step="Run it from where it lies.")
+    return Program(file, None, args)
+
+
+def read_argv(argv: Sequence[str]) -> tuple[str, str, tuple[str, ...]]:
+    """Split Python's command line into how the program was named (script, -m, -c, stdin, prompt), its name and its arguments."""
+    words = list(argv[1:])
+    while words:
+        word = words.pop(0)
+        if word == "-":
+            return "stdin", "", tuple(words)
+        if word == "--":
+            break
+        if not word.startswith("-"):
+            return "script", word, tuple(words)
+        if word in _TAKE_A_VALUE:
+            words = words[1:]
+            continue
+        if word.startswith("--"):
+            continue
+        found = _in_cluster(word, words)
+        if found is not None:
+            return found
+    return ("script", words[0], tuple(words[1:])) if words else ("prompt", "", ())
+
+
+def _in_cluster(word: str, rest: list[str]) -> tuple[str, str, tuple[str, ...]] | None:
+    """Look for ``-c`` and ``-m`` in a word of single-letter options such as ``-um``."""
+    for at, letter in enumerate(word[1:], start=1):
+        tail = word[at + 1 :]
+        if letter in "cm":
+            value, args = (tail, rest) if tail else (rest[0] if rest else "", rest[1:])
+            return f"-{letter}", value, tuple(args)
+        if letter in "WX":
+            if not tail and rest:
+                rest.pop(0)
+            return None
+    return None
+
+
+def _module_file(module: str, main: Any) -> Path:
+    spec: ModuleSpec | None = getattr(main, "__spec__", None)
+    origin = getattr(main, "__file__", None) or (spec.origin if spec is not None else None)
+    if origin is None or not os.path.isfile(origin):
+        raise EntrypointMissing(f"`python -m {module}` has no source file.")
+    return Path(os.path.abspath(origin))
+
+
+def current(cwd: str) -> Program:
+    """Find this process's program."""
+    return find(sys.orig_argv, sys.modules["__main__"], cwd)

@@ -1,0 +1,104 @@
+"""What Lightning would have refused, refused at the caller before anything is sent."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gpulayer.strategies.names import Names
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What Lightning's own connector made of the user's arguments."""
+
+    precision: Any
+    checkpoint_io: Any
+    layer_sync: Any
+
+
+def count_devices(devices: Any, automatic: int, misconfiguration: type[Exception]) -> int:
+    """Return the number of processes per node that ``devices`` asks for; ``automatic`` answers "auto" and -1."""
+    refuse = misconfiguration(
+        f"`Trainer(devices={devices!r})` value is not a valid input using the gpulayer accelerator: give the number of"
+        " processes per node, or 'auto'."
+    )
+    if isinstance(devices, str):
+        devices = _from_text(devices)
+    if devices in ("auto", -1):
+        return automatic
+    if isinstance(devices, list | tuple):
+        if not devices or list(devices) != list(range(len(devices))):
+            raise misconfiguration(
+                f"`Trainer(devices={list(devices)!r})` names devices; a job takes them by count. Give a number, and choose"
+                " among this machine's with CUDA_VISIBLE_DEVICES."
+            )
+        return len(devices)
+    if isinstance(devices, bool) or not isinstance(devices, int) or devices < 1:
+        raise refuse
+    return devices
+
+
+def _from_text(text: str) -> Any:
+    text = text.strip()
+    try:
+        if "," in text:
+            return [int(part) for part in text.split(",") if part.strip()]
+        return int(text)
+    except ValueError:
+        return text
+
+
+def check(names: Names, original: Callable[..., None], arguments: dict[str, Any], devices: int, cuda: bool) -> Checked:
+    """Let a throw-away connector of Lightning judge strategy, precision and plugins for a run on CPU or CUDA.
+
+    It never asks for a CUDA device, reads no cluster from the environment and starts no launcher.
+    """
+    probe = _probe_class(names)()
+    stand_in: Any = _cuda_class(names)() if cuda else "cpu"
+    strategy = arguments["strategy"]
+    judged = {
+        **arguments,
+        "accelerator": stand_in,
+        "devices": devices,
+        "strategy": strategy if isinstance(strategy, str) else _copy(strategy),
+    }
+    with warnings.catch_warnings():
+        # What it warns of (AMP on a CPU, no CUDA here) concerns this machine, not the one that the job will run on.
+        warnings.simplefilter("ignore")
+        original(probe, **judged)
+    return Checked(probe.precision_plugin, probe.checkpoint_io, probe._layer_sync)
+
+
+def _copy(strategy: Any) -> Any:
+    """A shallow copy, so that the user's own strategy isn't bound to the throw-away connector."""
+    copied = object.__new__(type(strategy))
+    copied.__dict__.update(strategy.__dict__)
+    return copied
+
+
+def _probe_class(names: Names) -> type[Any]:
+    def cluster(self: Any) -> Any:
+        flag = self._cluster_environment_flag
+        return flag if isinstance(flag, names.ClusterEnvironment) else names.LightningEnvironment()
+
+    body = {
+        "__init__": lambda self: None,
+        "_choose_and_init_cluster_environment": cluster,
+        "_lazy_init_strategy": lambda self: None,
+    }
+    return type("Probe", (names.Connector,), body)
+
+
+def _cuda_class(names: Names) -> type[Any]:
+    body = {
+        "is_available": staticmethod(lambda: True),
+        "parse_devices": staticmethod(lambda devices: devices),
+        "get_parallel_devices": staticmethod(lambda devices: [torch.device("cuda", index) for index in range(devices)]),
+        "auto_device_count": staticmethod(lambda: 1),
+    }
+    return type("AnyCUDA", (names.CUDAAccelerator,), body)
