@@ -54,8 +54,6 @@ def system() -> str:
 
 
 def python() -> str:
-    if sys.version_info < (3, 11):
-        raise Trouble(f"Python {platform.python_version()} is too old; 3.11 is the oldest.")
     return f"{platform.python_version()} at {sys.executable}"
 
 
