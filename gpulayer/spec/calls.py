@@ -97,6 +97,8 @@ class CallView(Record):
     go: Go | None = None
     arrivals: tuple[Arrival, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
+    stored: tuple[int, ...] = ()
+    """Node ranks whose output files of the call are stored."""
     begun: bool = False
     needs_state: bool = False
     """Rank 0's module differs from the caller's: the plane waits for ``send_state``."""

@@ -78,7 +78,11 @@ class JobRecord(Record):
     why: tuple[str, ...] = ()
     """Why it waits: the scheduler's sentences."""
     created_at: float = 0.0
+    queued_at: float = 0.0
+    """When it last joined the queue: later than ``created_at`` for a new attempt."""
     placed_at: float | None = None
+    gated_at: float | None = None
+    """When all its tasks were ready."""
     running_at: float | None = None
     ended_at: float | None = None
     version: int = 0
