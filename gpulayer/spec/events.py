@@ -12,8 +12,8 @@ from gpulayer.spec.base import Record
 class Event(Record):
     """Something that happened to a job, written in the same transaction as the move it tells of.
 
-    Kinds in use: submitted, waiting, placed, phase, gated, running, call_go, call_arrived, call_needs_state, call_begun, call_outcome,
-    call_settled, checkpoint, stopping, task_ended, ended, retry, cancel_requested.
+    Kinds in use: submitted, waiting, placed, phase, gated, running, call_go, call_arrived, call_needs_state, call_begun,
+    call_outcome, call_settled, caller_ended, idle_limit, checkpoint, stopping, task_ended, ended, retry, cancel_requested.
     """
 
     job_id: str
