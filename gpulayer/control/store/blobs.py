@@ -1,0 +1,72 @@
+"""Which blobs are stored, when they were last spoken of, and which nothing refers to any more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sqlalchemy import Connection, delete, select, update
+
+from gpulayer.control.store import files
+from gpulayer.control.store.replace import replace
+from gpulayer.control.store.tables import artifacts, blobs, checkpoint_removals, checkpoint_shares, jobs
+from gpulayer.spec.files import Blob
+
+_DIGEST = re.compile(r'"([0-9a-f]{64})"')
+
+
+def keep(db: Connection, blob: Blob, now: float) -> None:
+    """Note that a blob is stored, and that someone counts on it from now on."""
+    replace(db, blobs, {"sha256": blob.sha256}, {"size": blob.size, "touched_at": now})
+
+
+def touch(db: Connection, sha256: str, now: float) -> bool:
+    """Note that someone counts on a blob; False when it isn't stored."""
+    return bool(db.execute(update(blobs).where(blobs.c.sha256 == sha256).values(touched_at=now)).rowcount)
+
+
+def touched_at(db: Connection, sha256: str) -> float | None:
+    """Return when someone last counted on a blob, None when it isn't stored."""
+    return db.execute(select(blobs.c.touched_at).where(blobs.c.sha256 == sha256)).scalar()
+
+
+def forget_untouched(db: Connection, sha256: str, since: float) -> bool:
+    """Delete the row of a blob that nobody touched since a time; True when there was one, and its file may go too."""
+    return bool(db.execute(delete(blobs).where(blobs.c.sha256 == sha256, blobs.c.touched_at < since)).rowcount)
+
+
+def unreferenced(db: Connection, *, untouched_since: float, released_since: float) -> list[str]:
+    """Return the blobs that nothing refers to and nobody touched since a time; an earlier one suffices when a job deleted them.
+
+    A deleted checkpoint keeps its files only while it is the newest whole one of its job.
+    """
+    kept, released = _checkpoint_digests(db)
+    kept |= set(_digests(db)) | set(db.execute(select(artifacts.c.sha256).distinct()).scalars())
+    rows = db.execute(select(blobs.c.sha256, blobs.c.touched_at))
+    return [
+        row.sha256
+        for row in rows
+        if row.sha256 not in kept and row.touched_at < (released_since if row.sha256 in released else untouched_since)
+    ]
+
+
+def _checkpoint_digests(db: Connection) -> tuple[set[str], set[str]]:
+    kept, released = set[str](), set[str]()
+    with_removals = set(db.execute(select(checkpoint_removals.c.job_id).distinct()).scalars())
+    for row in db.execute(select(checkpoint_shares.c.job_id, checkpoint_shares.c.share)):
+        if row.job_id not in with_removals:
+            kept.update(_DIGEST.findall(row.share))
+    for job_id in with_removals:
+        found = files.complete(db, job_id)
+        gone = {(c.attempt, c.path, c.serial) for c in found[:-1] if c.removed}
+        for row in db.execute(select(checkpoint_shares).where(checkpoint_shares.c.job_id == job_id)):
+            save = (row.attempt, row.path, row.serial)
+            (released if save in gone else kept).update(_DIGEST.findall(row.share))
+    return kept, released
+
+
+def _digests(db: Connection) -> Iterator[str]:
+    """Find every digest in the specs and records of jobs: whatever field they stand in, they are referred to."""
+    for row in db.execute(select(jobs.c.spec, jobs.c.rest)):
+        yield from _DIGEST.findall(row.spec)
+        yield from _DIGEST.findall(row.rest)

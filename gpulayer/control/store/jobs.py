@@ -1,0 +1,231 @@
+"""Jobs and their tasks: written by compare-and-set on the version, together with the events that tell of the move."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, delete, insert, select, update
+
+from gpulayer.control.store import tables, values
+from gpulayer.control.store.replace import replace
+from gpulayer.control.store.tables import events as events_table
+from gpulayer.control.store.tables import jobs, tasks
+from gpulayer.errors import AmbiguousId, JobNotFound
+from gpulayer.spec.events import Event
+from gpulayer.spec.records import JobRecord, TaskRecord
+from gpulayer.spec.states import JobState, Reason, TaskState
+
+_LIVING = tuple(state.value for state in JobState if not state.terminal)
+_COLUMNS = (jobs.c.id, jobs.c.spec, jobs.c.rest, jobs.c.version)
+
+
+class Conflict(Exception):
+    """Someone else wrote the job first: read it again and decide anew."""
+
+
+def add(
+    db: Connection, record: JobRecord, events: Iterable[Event], *, key: str = "", deadline: float | None = None
+) -> JobRecord:
+    """Insert a new job; with a ``key`` that was used before, return that job as it is."""
+    known = db.execute(select(jobs.c.id).where(jobs.c.key == key)).scalar() if key else None
+    if known is not None:
+        return load(db, known)
+    record = record.model_copy(update={"version": 1})
+    db.execute(
+        insert(jobs).values(
+            id=record.id,
+            key=key or None,
+            name=record.spec.name,
+            owner=record.owner,
+            created_at=record.created_at,
+            spec=record.spec.model_dump_json(),
+            **_moving(record, deadline),
+        )
+    )
+    _append(db, events)
+    return record
+
+
+def save(
+    db: Connection, old: JobRecord, new: JobRecord, events: Iterable[Event], *, deadline: float | None = None
+) -> JobRecord:
+    """Write ``new`` where ``old`` is still what is stored, else raise ``Conflict``; returns it with its new version."""
+    new = new.model_copy(update={"version": old.version + 1})
+    where = (jobs.c.id == old.id, jobs.c.version == old.version)
+    if not db.execute(update(jobs).where(*where).values(**_moving(new, deadline))).rowcount:
+        raise Conflict(old.id)
+    for task in _moved(old.tasks, new.tasks):
+        _save_task(db, task, max(old.world_size, new.world_size))
+    _append(db, events)
+    return new
+
+
+def _moving(record: JobRecord, deadline: float | None) -> dict[str, object]:
+    return {
+        "state": record.state.value,
+        "version": record.version,
+        "events": record.events,
+        "deadline": None if record.state.terminal else deadline,
+        "rest": record.model_dump_json(exclude={"id", "spec", "tasks", "version"}),
+    }
+
+
+def _moved(old: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> list[TaskRecord]:
+    """Return the tasks to write: those that changed, and as lost those that a new attempt left behind unended."""
+    kept = {(task.attempt, task.node_rank) for task in new}
+    left = [task for task in old if (task.attempt, task.node_rank) not in kept and not task.state.terminal]
+    return [task for task in new if task not in old] + [
+        task.model_copy(update={"state": TaskState.LOST, "reason": Reason.WORKER_LOST}) for task in left
+    ]
+
+
+def _save_task(db: Connection, task: TaskRecord, world_size: int) -> None:
+    held = not task.state.terminal or task.state is TaskState.LOST  # processes of a lost task may live: see release
+    replace(
+        db,
+        tasks,
+        {"job_id": task.job_id, "attempt": task.attempt, "node_rank": task.node_rank},
+        {
+            "worker_id": task.worker_id,
+            "state": task.state.value,
+            "held": held,
+            "world_size": world_size,
+            "record": task.model_dump_json(),
+        },
+    )
+
+
+def release(db: Connection, job_id: str, attempt: int, node_rank: int) -> None:
+    """Note that no process of a task lives, whatever its state, so that its devices are free."""
+    where = (tasks.c.job_id == job_id, tasks.c.attempt == attempt, tasks.c.node_rank == node_rank)
+    db.execute(update(tasks).where(*where, tasks.c.held.is_(True)).values(held=False))
+
+
+def _append(db: Connection, events: Iterable[Event]) -> None:
+    rows = [{**event.model_dump(exclude={"facts"}), "facts": json.dumps(event.facts)} for event in events]
+    if rows:
+        db.execute(insert(events_table), rows)
+
+
+def load(db: Connection, job_id: str) -> JobRecord:
+    """Return a job by its full id."""
+    found = _records(db, db.execute(select(*_COLUMNS).where(jobs.c.id == job_id)).all())
+    if not found:
+        raise JobNotFound(f"There is no job {job_id}.", job_id=job_id)
+    return found[0]
+
+
+def full_id(db: Connection, prefix: str) -> str:
+    """Return the one id that begins with ``prefix`` (with or without ``job-``)."""
+    wanted = prefix if prefix.startswith("job-") else f"job-{prefix}"
+    if db.execute(select(jobs.c.id).where(jobs.c.id == wanted)).first():
+        return wanted
+    query = select(jobs.c.id).where(jobs.c.id.startswith(wanted, autoescape=True))
+    found = db.execute(query.order_by(jobs.c.id).limit(5)).scalars().all()
+    if len(found) == 1:
+        return str(found[0])
+    if found:
+        raise AmbiguousId(f"{prefix} could be {', '.join(found)}.", found=list(found))
+    raise JobNotFound(f"There is no job {prefix}.", job_id=prefix)
+
+
+def newest(db: Connection, limit: int) -> list[JobRecord]:
+    query = select(*_COLUMNS).order_by(jobs.c.created_at.desc(), jobs.c.id).limit(limit)
+    return _records(db, db.execute(query).all())
+
+
+def queued(db: Connection) -> list[JobRecord]:
+    query = select(*_COLUMNS).where(jobs.c.state == JobState.QUEUED.value).order_by(jobs.c.created_at, jobs.c.id)
+    return _records(db, db.execute(query).all())
+
+
+def of_worker(db: Connection, worker_id: str) -> list[JobRecord]:
+    """Return the unended jobs whose latest attempt has a task on the worker, oldest first."""
+    query = select(*_COLUMNS).where(jobs.c.id.in_(_ids_of_worker(worker_id))).order_by(jobs.c.created_at, jobs.c.id)
+    return _records(db, db.execute(query).all())
+
+
+def versions_of_worker(db: Connection, worker_id: str) -> list[tuple[str, int]]:
+    """Return what ``of_worker`` would read, as ids and versions."""
+    query = select(jobs.c.id, jobs.c.version).where(jobs.c.id.in_(_ids_of_worker(worker_id))).order_by(jobs.c.id)
+    return [(row.id, row.version) for row in db.execute(query)]
+
+
+def _ids_of_worker(worker_id: str) -> Select[Any]:
+    return (
+        select(tasks.c.job_id)
+        .join(jobs, jobs.c.id == tasks.c.job_id)
+        .where(tasks.c.worker_id == worker_id, tasks.c.held.is_(True), jobs.c.state.in_(_LIVING))
+    )
+
+
+def of_owner(db: Connection, process_id: str) -> list[JobRecord]:
+    """Return the unended jobs that a process submitted."""
+    query = select(*_COLUMNS).where(jobs.c.owner == process_id, jobs.c.state.in_(_LIVING))
+    return _records(db, db.execute(query).all())
+
+
+def due(db: Connection, now: float) -> list[str]:
+    """Return the ids of jobs whose deadline has passed."""
+    return list(db.execute(select(jobs.c.id).where(jobs.c.deadline <= now)).scalars())
+
+
+def version(db: Connection, job_id: str) -> tuple[int, int] | None:
+    """Return a job's version and its number of events, None when there is no such job."""
+    row = db.execute(select(jobs.c.version, jobs.c.events).where(jobs.c.id == job_id)).first()
+    return None if row is None else (row.version, row.events)
+
+
+def events_after(db: Connection, job_id: str, seq: int) -> tuple[Event, ...]:
+    """Return the events numbered above ``seq``."""
+    query = select(events_table).where(events_table.c.job_id == job_id, events_table.c.seq > seq)
+    rows = db.execute(query.order_by(events_table.c.seq)).mappings()
+    return tuple(Event(**{**row, "facts": json.loads(row["facts"])}) for row in rows)
+
+
+def world_size(db: Connection, job_id: str, attempt: int) -> int | None:
+    """Return how many ranks an attempt had, None when it was never placed."""
+    query = select(tasks.c.world_size).where(tasks.c.job_id == job_id, tasks.c.attempt == attempt)
+    return db.execute(query.limit(1)).scalar()
+
+
+def held_tasks(db: Connection, worker_ids: Sequence[str] | None = None) -> list[TaskRecord]:
+    """Return the tasks of which processes may live, of any attempt."""
+    query = select(tasks.c.record).where(tasks.c.held.is_(True))
+    if worker_ids is not None:
+        query = query.where(tasks.c.worker_id.in_(worker_ids))
+    return [values.task(text) for text in db.execute(query).scalars()]
+
+
+def forget(db: Connection, job_id: str) -> None:
+    """Delete everything that is stored of a job; its blobs are collected later."""
+    db.execute(delete(jobs).where(jobs.c.id == job_id))
+    for table in tables.metadata.sorted_tables:
+        if "job_id" in table.c:
+            db.execute(delete(table).where(table.c.job_id == job_id))
+
+
+def _records(db: Connection, rows: Sequence[Row[Any]]) -> list[JobRecord]:
+    partial = [(row.id, row.spec, row.version, json.loads(row.rest)) for row in rows]
+    shares = _tasks_of(db, [(job_id, rest["attempt"]) for job_id, _, _, rest in partial if rest["attempt"]])
+    return [
+        JobRecord.model_validate(
+            {**rest, "id": job_id, "spec": values.spec(spec), "version": version, "tasks": shares.get(job_id, ())}
+        )
+        for job_id, spec, version, rest in partial
+    ]
+
+
+def _tasks_of(db: Connection, latest: Sequence[tuple[str, int]]) -> dict[str, list[TaskRecord]]:
+    found: dict[str, list[TaskRecord]] = defaultdict(list)
+    attempts = dict(latest)
+    for start in range(0, len(latest), 500):
+        some = [job_id for job_id, _ in latest[start : start + 500]]
+        query = select(tasks.c.job_id, tasks.c.attempt, tasks.c.record).where(tasks.c.job_id.in_(some))
+        for row in db.execute(query.order_by(tasks.c.node_rank)):
+            if row.attempt == attempts[row.job_id]:
+                found[row.job_id].append(values.task(row.record))
+    return found

@@ -1,0 +1,83 @@
+"""Log lines in compressed chunks, and how far each stream is stored."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import Connection, func, insert, select
+
+from gpulayer.control.store.replace import replace
+from gpulayer.control.store.tables import log_chunks, log_marks
+from gpulayer.spec.logs import LogLine
+
+_FIELDS = ("attempt", "node_rank", "rank", "stream", "seq", "time", "text", "call")
+
+
+def append(db: Connection, job_id: str, lines: Sequence[LogLine]) -> None:
+    """Store the lines that are above what is stored of their streams, as one chunk."""
+    marks = _marks(db, job_id)
+    new: list[LogLine] = []
+    moved: dict[tuple[int, int, str], int] = {}
+    for line in lines:
+        stream = (line.attempt, line.node_rank, stream_name(line))
+        if line.seq > marks.get(stream, -1):
+            marks[stream] = moved[stream] = line.seq
+            new.append(line)
+    if not new:
+        return
+    db.execute(insert(log_chunks).values(job_id=job_id, count=len(new), lines=_packed(new)))
+    for (attempt, node_rank, name), seq in moved.items():
+        key = {"job_id": job_id, "attempt": attempt, "node_rank": node_rank, "stream": name}
+        replace(db, log_marks, key, {"seq": seq})
+
+
+def stream_name(line: LogLine) -> str:
+    """Name the stream of a line within its node: "3/stdout", "none/agent"."""
+    return f"{'none' if line.rank is None else line.rank}/{line.stream}"
+
+
+def _marks(db: Connection, job_id: str) -> dict[tuple[int, int, str], int]:
+    query = select(log_marks).where(log_marks.c.job_id == job_id)
+    return {(row.attempt, row.node_rank, row.stream): row.seq for row in db.execute(query)}
+
+
+def marks_of_node(db: Connection, job_id: str, attempt: int, node_rank: int) -> dict[str, int]:
+    found = _marks(db, job_id)
+    return {name: seq for (a, n, name), seq in found.items() if (a, n) == (attempt, node_rank)}
+
+
+def newest_id(db: Connection, job_id: str) -> int:
+    """Return the id of a job's newest chunk, 0 when it has none."""
+    return db.execute(select(func.max(log_chunks.c.id)).where(log_chunks.c.job_id == job_id)).scalar() or 0
+
+
+def after(db: Connection, job_id: str, chunk_id: int) -> tuple[tuple[LogLine, ...], int]:
+    """Return the lines of the chunks after ``chunk_id``, and the id of the last of them."""
+    query = select(log_chunks.c.id, log_chunks.c.lines).where(log_chunks.c.job_id == job_id, log_chunks.c.id > chunk_id)
+    found: list[LogLine] = []
+    for row in db.execute(query.order_by(log_chunks.c.id)):
+        found.extend(_unpacked(job_id, row.lines))
+        chunk_id = row.id
+    return tuple(found), chunk_id
+
+
+def chunk_ids(db: Connection, job_id: str) -> list[int]:
+    return list(db.execute(select(log_chunks.c.id).where(log_chunks.c.job_id == job_id).order_by(log_chunks.c.id)).scalars())
+
+
+def chunk(db: Connection, job_id: str, chunk_id: int) -> list[LogLine]:
+    """Return the lines of one chunk; none when it was removed meanwhile."""
+    packed = db.execute(select(log_chunks.c.lines).where(log_chunks.c.id == chunk_id)).scalar()
+    return [] if packed is None else list(_unpacked(job_id, packed))
+
+
+def _packed(lines: Sequence[LogLine]) -> bytes:
+    rows = [[getattr(line, field) for field in _FIELDS] for line in lines]
+    return zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 1)
+
+
+def _unpacked(job_id: str, packed: bytes) -> Iterator[LogLine]:
+    for row in json.loads(zlib.decompress(packed)):
+        yield LogLine.model_construct(None, job_id=job_id, **dict(zip(_FIELDS, row, strict=True)))

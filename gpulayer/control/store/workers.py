@@ -1,0 +1,127 @@
+"""Registered workers, with what they are at."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, delete, select, update
+
+from gpulayer.control.store import values
+from gpulayer.control.store.replace import replace
+from gpulayer.control.store.tables import jobs, tasks, workers
+from gpulayer.errors import AmbiguousId, WorkerNotFound
+from gpulayer.spec.job import JobBase
+from gpulayer.spec.records import TaskRecord, WorkerRecord
+from gpulayer.spec.workers import WorkerInfo
+
+SERVING = ("online", "draining")
+SHOWN = (*SERVING, "lost")
+
+
+def register(db: Connection, info: WorkerInfo, now: float) -> None:
+    """Write a worker as online; a newer incarnation of the same id takes the place of the older."""
+    replace(
+        db,
+        workers,
+        {"id": info.id},
+        {
+            "name": info.name,
+            "owner": info.owner,
+            "process": info.process,
+            "state": "online",
+            "registered_at": now,
+            "heard_at": now,
+            "info": info.model_dump_json(),
+        },
+    )
+
+
+def set_state(db: Connection, worker_id: str, state: str) -> bool:
+    """Move a worker to another state; False when it isn't registered or was in it."""
+    where = (workers.c.id == worker_id, workers.c.state != state)
+    return bool(db.execute(update(workers).where(*where).values(state=state)).rowcount)
+
+
+def heard(db: Connection, worker_id: str, now: float) -> None:
+    db.execute(update(workers).where(workers.c.id == worker_id).values(heard_at=now))
+
+
+def standing(db: Connection, worker_id: str) -> tuple[str, str, float] | None:
+    """Return a worker's state, incarnation and when it was last heard; None when it isn't registered."""
+    row = db.execute(select(workers.c.state, workers.c.info, workers.c.heard_at).where(workers.c.id == worker_id)).first()
+    return None if row is None else (row.state, values.worker_info(row.info).incarnation, row.heard_at)
+
+
+def of_process(db: Connection, process_id: str) -> list[WorkerInfo]:
+    """Return the workers that a process hosts, those that are gone excepted."""
+    query = select(workers.c.info).where(workers.c.process == process_id, workers.c.state != "gone")
+    return [values.worker_info(text) for text in db.execute(query).scalars()]
+
+
+def full_id(db: Connection, wanted: str) -> str:
+    """Return the id that ``wanted`` begins, or of the worker that is named so."""
+    query = select(workers.c.id, workers.c.name).where(workers.c.state.in_(SHOWN))
+    rows = db.execute(query).all()
+    found = [row.id for row in rows if wanted in (row.id, row.name)] or [
+        row.id for row in rows if row.id.removeprefix("wkr-").startswith(wanted.removeprefix("wkr-"))
+    ]
+    if len(found) == 1:
+        return str(found[0])
+    if found:
+        raise AmbiguousId(f"{wanted} could be {', '.join(sorted(found))}.", found=sorted(found))
+    raise WorkerNotFound(f"There is no worker {wanted}.", worker_id=wanted)
+
+
+def forget(db: Connection, worker_id: str) -> None:
+    db.execute(delete(workers).where(workers.c.id == worker_id))
+
+
+def load(db: Connection, worker_id: str) -> WorkerRecord:
+    found = _records(db, (workers.c.id == worker_id,))
+    if not found:
+        raise WorkerNotFound(f"There is no worker {worker_id}.", worker_id=worker_id)
+    return found[0]
+
+
+def all_in(db: Connection, states: Sequence[str] = SHOWN) -> list[WorkerRecord]:
+    """Return the workers in any of ``states``, in the order in which they registered."""
+    return _records(db, (workers.c.state.in_(states),))
+
+
+def _records(db: Connection, where: Sequence[object]) -> list[WorkerRecord]:
+    held = _held(db)
+    query = select(workers).where(*where).order_by(workers.c.registered_at, workers.c.id)  # type: ignore[arg-type]
+    return [_record(row.info, row.state, row.registered_at, row.heard_at, held.get(row.id, [])) for row in db.execute(query)]
+
+
+def _record(
+    info: str, state: str, registered_at: float, heard_at: float, held: list[tuple[TaskRecord, float | None]]
+) -> WorkerRecord:
+    busy = [(task, until) for task, until in held if not task.state.terminal]
+    ends = [until for _, until in busy]
+    return WorkerRecord(
+        info=values.worker_info(info),
+        state=state,
+        registered_at=registered_at,
+        heard_at=heard_at,
+        busy=tuple((task.job_id, task.attempt, task.node_rank) for task, _ in busy),
+        leased=tuple(device.uuid for task, _ in held for device in task.devices),
+        busy_until=None if None in ends else max((end for end in ends if end is not None), default=None),
+    )
+
+
+def _held(db: Connection) -> dict[str, list[tuple[TaskRecord, float | None]]]:
+    """Return for each worker its held tasks, each with the time by which its timeout must have ended it."""
+    found: dict[str, list[tuple[TaskRecord, float | None]]] = defaultdict(list)
+    query = select(tasks.c.worker_id, tasks.c.record, jobs.c.spec).join(jobs, jobs.c.id == tasks.c.job_id)
+    for row in db.execute(query.where(tasks.c.held.is_(True)).order_by(tasks.c.job_id, tasks.c.node_rank)):
+        task = values.task(row.record)
+        found[row.worker_id].append((task, _ends_by(task, values.spec(row.spec))))
+    return found
+
+
+def _ends_by(task: TaskRecord, job: JobBase) -> float | None:
+    if job.timeout_s is None or task.running_at is None:
+        return None
+    return task.running_at + job.timeout_s + job.grace_s
