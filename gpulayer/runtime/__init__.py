@@ -1,0 +1,1 @@
+"""What runs inside a job, before and around the script of the user; it knows no Lightning."""

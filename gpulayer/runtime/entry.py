@@ -1,0 +1,147 @@
+"""Runs a script, module or function so that it finds what Python itself would have made."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import runpy
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from types import ModuleType, TracebackType
+from typing import Any, Literal
+
+EntryKind = Literal["script", "module", "function", "call"]
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_CANNOT_OPEN = 2
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What to run: ``target`` is a path, a module, ``module:function``, or the file that describes one call."""
+
+    kind: EntryKind
+    target: str
+    args: tuple[str, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command line after ``python`` that means the same."""
+        return ("-m", self.target, *self.args) if self.kind == "module" else (self.target, *self.args)
+
+
+def parse(argv: Sequence[str]) -> Entry:
+    """Read ``script.py ...``, ``-m package.module ...``, ``module:function ...`` or ``--call FILE``."""
+    if not argv:
+        raise SystemExit("gpulayer.runtime: nothing to run")
+    first, rest = argv[0], tuple(argv[1:])
+    if first == "-m":
+        return Entry("module", rest[0], rest[1:])
+    if first.startswith("-m ") and first[3:].strip():
+        return Entry("module", first[3:].strip(), rest)
+    if first == "--call":
+        return Entry("call", rest[0], ())
+    if _FUNCTION.match(first) and not os.path.exists(first):
+        return Entry("function", first, rest)
+    return Entry("script", first, rest)
+
+
+def run(entry: Entry) -> None:
+    """Run it in a fresh ``__main__``; whatever it raises comes out."""
+    sys.orig_argv = [sys.executable, *entry.words]
+    main = _fresh_main()
+    match entry.kind:
+        case "script" if os.path.isdir(entry.target) or entry.target.endswith((".zip", ".pyz")):
+            _run_folder(entry)
+        case "script":
+            _run_script(entry, main)
+        case "module":
+            sys.argv = ["-m", *entry.args]
+            _put_first(os.getcwd())
+            runpy._run_module_as_main(entry.target)  # type: ignore[attr-defined]  # what ``python -m`` itself calls
+        case "function":
+            sys.argv = [entry.target, *entry.args]
+            _put_first(os.getcwd())
+            _resolve(entry.target)(*entry.args)
+        case "call":
+            _run_call(entry.target)
+
+
+def without_our_frames(tb: TracebackType | None) -> TracebackType | None:
+    """Drop the frames above the user's first one; None when all are ours (a script that doesn't compile)."""
+    while tb is not None and _is_ours(tb):
+        tb = tb.tb_next
+    return tb
+
+
+def _is_ours(tb: TracebackType) -> bool:
+    return tb.tb_frame.f_code.co_filename.startswith(_OURS)
+
+
+def _fresh_main() -> ModuleType:
+    import builtins
+
+    main = ModuleType("__main__")
+    vars(main).update(__builtins__=builtins, __annotations__={})
+    sys.modules["__main__"] = main
+    return main
+
+
+def _put_first(folder: str) -> None:
+    if not os.environ.get("PYTHONSAFEPATH"):
+        sys.path.insert(0, folder)
+
+
+def _run_script(entry: Entry, main: ModuleType) -> None:
+    sys.argv = [entry.target, *entry.args]
+    filename = _as_python_names(entry.target)
+    try:
+        with open(filename, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        print(f"{sys.executable}: can't open file {filename!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
+        raise SystemExit(_CANNOT_OPEN) from None
+    _put_first(os.path.dirname(os.path.realpath(entry.target)))
+    vars(main).update(__file__=filename, __cached__=None, __loader__=SourceFileLoader("__main__", filename))
+    exec(compile(source, filename, "exec", dont_inherit=True), vars(main))
+
+
+def _as_python_names(path: str) -> str:
+    """Make a path absolute as the interpreter does for ``__file__``: joined, not normalised."""
+    if os.path.isabs(path):
+        return path
+    return os.path.join(os.getcwd(), path[2:] if path.startswith("./") else path)
+
+
+def _run_folder(entry: Entry) -> None:
+    """A folder or archive with a ``__main__.py``."""
+    sys.argv = [entry.target, *entry.args]
+    sys.path.insert(0, entry.target)
+    runpy._run_module_as_main("__main__", False)  # type: ignore[attr-defined]
+
+
+def _resolve(name: str) -> Any:
+    module, _, path = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _run_call(file: str) -> None:
+    """A FunctionJob: JSON in, JSON out."""
+    with open(file, encoding="utf-8") as opened:
+        call = json.load(opened)
+    sys.argv = [call["function"]]
+    _put_first(os.getcwd())
+    result = _resolve(call["function"])(*call["args"], **call["kwargs"])
+    try:
+        text = json.dumps(result, allow_nan=True)
+    except (TypeError, ValueError) as cause:
+        raise TypeError(f"{call['function']} returned a {type(result).__name__} that JSON can't hold: {cause}") from None
+    with open(call["result"], "w", encoding="utf-8") as opened:
+        opened.write(text)

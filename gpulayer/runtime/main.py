@@ -1,0 +1,107 @@
+"""The life of one process of a job: it ties itself to its parent, meets its worker, runs the script and says goodbye."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from gpulayer.runtime import context, entry, faults, parent
+from gpulayer.runtime.report import RankLink
+
+_INTERRUPTED = 128 + signal.SIGINT
+
+
+class Goodbye:
+    """What is to be said when the process ends: filled as the script ends, said after the user's own exit handlers."""
+
+    def __init__(self, link: RankLink | None) -> None:
+        self.link = link
+        self.pid = os.getpid()
+        self.exit_code = 0
+        self.error: faults.ErrorFields | None = None
+
+    def say(self) -> None:
+        """Tear the process group down after a clean end, and tell the worker; a forked child says nothing."""
+        if os.getpid() != self.pid:
+            return
+        if self.exit_code == 0:
+            destroy_process_group()
+        if self.link is not None:
+            self.link.left(self.exit_code, **(self.error or {}))
+
+
+def main(argv: Sequence[str]) -> None:
+    """Run ``argv`` as the process of a job that the environment describes."""
+    _tie_to_parent()
+    where = context.current()
+    link = RankLink.open(where) if where is not None and where.socket else None
+    goodbye = Goodbye(link)
+    # Registered before any code of the user, so that it runs after all of theirs.
+    atexit.register(goodbye.say)
+    what = entry.parse(argv)
+    _be_as_python_was()
+    if where is not None and where.calls is not None and link is not None:
+        importlib.import_module(where.calls.half).install(link, where)
+    _run(what, goodbye)
+
+
+def destroy_process_group() -> None:
+    """Tear down torch's process group if there is one: left to the exit of the process, gloo aborts now and then."""
+    distributed: Any = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return
+    with contextlib.suppress(Exception):  # the script has ended well, whatever its peers do now
+        distributed.destroy_process_group()
+
+
+def _tie_to_parent() -> None:
+    parent.die_with_parent()
+    guard = os.environ.get("GPULAYER_GUARD")
+    if guard and parent.orphaned(int(guard), "TORCHELASTIC_RUN_ID" in os.environ):
+        os._exit(1)
+
+
+def _be_as_python_was() -> None:
+    """Undo what kept the user's files from shadowing ours, and what only we needed."""
+    os.environ.pop("PYTHONSAFEPATH", None)
+    asked = os.environ.pop("GPULAYER_USER_SAFEPATH", None)
+    if asked:
+        os.environ["PYTHONSAFEPATH"] = asked
+
+
+def _run(what: entry.Entry, goodbye: Goodbye) -> None:
+    # The package's front takes note of the random state when it is imported: for the script that is its own import.
+    sys.modules.pop("gpulayer", None)
+    try:
+        entry.run(what)
+    except SystemExit as leaving:
+        goodbye.exit_code = _exit_code(leaving)
+        raise
+    except BaseException as error:
+        tb = entry.without_our_frames(error.__traceback__)
+        goodbye.exit_code = _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+        goodbye.error = faults.describe(error.with_traceback(tb))
+        _show(error, tb)
+        raise
+
+
+def _exit_code(leaving: SystemExit) -> int:
+    if leaving.code is None:
+        return 0
+    return leaving.code & 0xFF if isinstance(leaving.code, int) else 1
+
+
+def _show(error: BaseException, tb: TracebackType | None) -> None:
+    """Print the traceback as Python would; then nobody else need, and Python still chooses the exit status."""
+    try:
+        sys.excepthook(type(error), error, tb)
+    except Exception:
+        sys.__excepthook__(type(error), error, tb)
+    sys.excepthook = lambda *_: None

@@ -1,0 +1,22 @@
+"""Ties a process's life to its parent's."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies, where the kernel can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def orphaned(guard: int, by_torchrun: bool) -> bool:
+    """Say whether the parent died before ``die_with_parent`` could tell: then the guard, or init, has adopted us."""
+    parent = os.getppid()
+    return parent in (guard, 1) if by_torchrun else parent != guard

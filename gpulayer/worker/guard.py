@@ -1,0 +1,274 @@
+"""Owns the processes of one task: its locks, its pipes, its end (standard library only).
+
+    python -P -m gpulayer.worker.guard FD
+
+FD is a socket to the worker; both sides send one JSON object a line.
+
+    worker: hold {locks}, start {argv, env, cwd, fifos, direct, spool}, stop {grace_s, kill}
+    guard:  waits {path, pid}, held, started {pid}, child {pid, code}, ended {exit_code, sentence, left}
+
+When the socket ends, the worker is dead: everything is killed at once. The locks are freed by the guard's own end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gpulayer.worker import locks, pipes, processes
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_KILL_PERIOD_S = 0.02
+_LOCK_PERIOD_S = 0.2
+_UNKILLABLE_S = 10.0
+_NOT_STARTED = 127
+_TOLD_BY_TORCHRUN = re.compile(rb"exitcode: (-?\d+)\) local_rank: \d+ \(pid: (\d+)\)")
+_LONGEST_TELLING = 256
+
+
+class Guard:
+    """A loop over one selector: the worker's words, the pipes, the ends of children."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control: socket.socket | None = control
+        self._words = b""
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(control, selectors.EVENT_READ, self._hear)
+        self._pipes = pipes.Pipes(self._selector)
+        self._locks = locks.Held()
+        self._wanted: list[Path] = []
+        self._waits_for: tuple[Path, int] | None = None
+        self._agent: subprocess.Popen[bytes] | None = None
+        self._exit_code: int | None = None
+        self._sentence = ""
+        self._kill_at: float | None = None
+        self._killing_since: float | None = None
+        self._ended = False
+        self._direct = False
+        self._spool: Any = None
+        self._tail = b""
+
+    def run(self) -> None:
+        """Serve one task; returns when none of its processes is left."""
+        self._listen_to_signals()
+        while True:
+            for key, _ in self._selector.select(self._patience()):
+                key.data()
+            self._reap()
+            if self._wanted:
+                self._take_locks()
+            if self._agent is None and self._exit_code is None:
+                if self._control is None:
+                    return
+            elif self._over():
+                return
+
+    # --- the worker's words --------------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        assert self._control is not None
+        try:
+            data = self._control.recv(65536)
+        except ConnectionError:
+            data = b""
+        if not data:
+            self._worker_died()
+            return
+        *lines, self._words = (self._words + data).split(b"\n")
+        for line in lines:
+            self._obey(json.loads(line))
+
+    def _obey(self, word: dict[str, Any]) -> None:
+        match word["kind"]:
+            case "hold":
+                self._wanted = [Path(path) for path in word["locks"]]
+            case "start":
+                self._start(word)
+            case "stop":
+                self._stop(word["grace_s"], word["kill"])
+
+    def _say(self, kind: str, **facts: Any) -> None:
+        if self._control is None:
+            return
+        try:
+            self._control.sendall(json.dumps({"kind": kind, **facts}).encode() + b"\n")
+        except OSError:
+            self._worker_died()
+
+    def _worker_died(self) -> None:
+        if self._control is not None:
+            self._selector.unregister(self._control)
+            self._control.close()
+            self._control = None
+        self._wanted = []
+        self._kill_at = 0.0
+
+    # --- locks ---------------------------------------------------------------------------------------------------
+
+    def _take_locks(self) -> None:
+        blocked = self._locks.take(self._wanted)
+        if blocked is None:
+            self._wanted = []
+            self._say("held")
+        elif blocked != self._waits_for:
+            self._waits_for = blocked
+            self._say("waits", path=str(blocked[0]), pid=blocked[1])
+
+    # --- processes -----------------------------------------------------------------------------------------------
+
+    def _start(self, word: dict[str, Any]) -> None:
+        from gpulayer.logs.spool import SpoolWriter
+
+        self._spool = SpoolWriter(Path(word["spool"]))
+        for fifo in word["fifos"]:
+            self._pipes.fifo(Path(fifo["path"]), self._spool.stream(fifo["rank"], fifo["stream"]))
+        # torchrun prints both of its streams into one, so that their order holds; a plain process keeps two.
+        self._direct = word["direct"]
+        if self._direct:
+            out = self._pipes.pipe(self._spool.stream(word["rank"], "stdout"))
+            err = self._pipes.pipe(self._spool.stream(word["rank"], "stderr"))
+        else:
+            out = err = self._pipes.pipe(self._read_agent(self._spool.stream(None, "agent")))
+        try:
+            self._agent = subprocess.Popen(
+                word["argv"],
+                env={**word["env"], "GPULAYER_GUARD": str(os.getpid())},
+                cwd=word["cwd"],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=_die_with_guard,
+            )
+        except OSError as error:
+            self._exit_code = _NOT_STARTED
+            self._sentence = f"{word['argv'][0]} could not be started: {error}"
+            return
+        self._say("started", pid=self._agent.pid)
+
+    def _read_agent(self, sink: pipes.Sink) -> pipes.Sink:
+        """Pass torchrun's words on, and catch what it says of ranks that failed: it alone sees their exit status."""
+
+        def read(data: bytes) -> None:
+            sink(data)
+            text = self._tail + data
+            end = 0
+            for found in _TOLD_BY_TORCHRUN.finditer(text):
+                self._say("child", pid=int(found[2]), code=int(found[1]))
+                end = found.end()
+            self._tail = text[end:][-_LONGEST_TELLING:]
+
+        return read
+
+    def _stop(self, grace_s: float, kill: bool) -> None:
+        at = 0.0 if kill else time.monotonic() + grace_s
+        if self._kill_at is None and not kill and self._agent is not None and self._exit_code is None:
+            self._terminate(self._agent.pid)
+        self._kill_at = at if self._kill_at is None else min(at, self._kill_at)
+
+    def _terminate(self, agent: int) -> None:
+        """torchrun passes SIGTERM on to its ranks; a shell does not, so a command's whole group is told."""
+        with suppress(ProcessLookupError):
+            if self._direct:
+                os.killpg(agent, signal.SIGTERM)
+            else:
+                os.kill(agent, signal.SIGTERM)
+
+    @property
+    def _agent_pid(self) -> int:
+        return 0 if self._agent is None else self._agent.pid
+
+    def _reap(self) -> None:
+        """Collect ended children: the agent, and orphans whose parent we became."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if self._agent is not None and pid == self._agent_pid:
+                self._exit_code = processes.exit_code_of(status)
+                self._agent.returncode = self._exit_code
+
+    def _over(self) -> bool:
+        """Kill what must die; say so and return True when nothing is left."""
+        now = time.monotonic()
+        in_grace = self._kill_at is not None and now < self._kill_at
+        if self._exit_code is None and (self._kill_at is None or in_grace):
+            return False
+        left = processes.descendants(os.getpid())
+        if in_grace and self._direct and any(process.group == self._agent_pid for process in left):
+            return False
+        self._killing_since = self._killing_since or now
+        processes.kill([process.pid for process in left])
+        if left and now - self._killing_since < _UNKILLABLE_S:
+            return False
+        if not self._ended:
+            self._ended = True
+            self._reap()
+            self._pipes.drain()
+            if self._spool is not None:
+                self._spool.close()
+            named = [f"{process.name} (pid {process.pid}, state {process.state})" for process in left]
+            self._say("ended", exit_code=self._exit_code, sentence=self._sentence, left=named)
+        # What the kernel won't kill keeps its locks: the guard stays as long as it does.
+        return not left
+
+    def _patience(self) -> float | None:
+        if self._killing_since is not None:
+            return _KILL_PERIOD_S
+        if self._exit_code is not None:
+            return _KILL_PERIOD_S
+        if self._wanted:
+            return _LOCK_PERIOD_S if self._waits_for else 0.0
+        if self._kill_at is not None:
+            return max(0.0, self._kill_at - time.monotonic())
+        return None
+
+    # --- signals -------------------------------------------------------------------------------------------------
+
+    def _listen_to_signals(self) -> None:
+        reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        self._selector.register(reading, selectors.EVENT_READ, lambda: os.read(reading, 4096))
+        # Handlers, not SIG_IGN: an ignored signal would stay ignored in the job.
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self._stop(5.0, kill=False))
+
+
+def _die_with_guard() -> None:
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        _LIBC.prctl(option, value, 0, 0, 0)
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def main(argv: list[str]) -> None:
+    """Guard one task for the worker at the other end of the socket."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    control = socket.socket(fileno=int(argv[0]))
+    control.set_inheritable(False)
+    with suppress(KeyboardInterrupt):
+        Guard(control).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,80 @@
+"""What /proc says of processes: descendants, exit statuses, marks in their environment (standard library only)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+
+class ProcessStat(NamedTuple):
+    """One line of /proc/<pid>/stat, as far as it matters; ``status`` is a wait status, true for zombies only."""
+
+    pid: int
+    name: str
+    state: str
+    parent: int
+    group: int
+    status: int
+
+    @property
+    def alive(self) -> bool:
+        return self.state not in "ZXx"
+
+
+def stat(pid: int) -> ProcessStat | None:
+    """Look at one process; None when there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        return None
+    name, _, rest = text.partition(" (")[2].rpartition(") ")
+    fields = rest.split()
+    return ProcessStat(pid, name, fields[0], int(fields[1]), int(fields[2]), int(fields[-1]))
+
+
+def every() -> Iterator[ProcessStat]:
+    """Look at all processes of this machine (this pid namespace)."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (found := stat(int(name))) is not None:
+            yield found
+
+
+def descendants(root: int) -> list[ProcessStat]:
+    """Return the living processes below ``root``, wherever they moved their session to."""
+    by_parent: dict[int, list[ProcessStat]] = {}
+    for process in every():
+        by_parent.setdefault(process.parent, []).append(process)
+    found: list[ProcessStat] = []
+    todo = [root]
+    while todo:
+        children = by_parent.get(todo.pop(), [])
+        found += (child for child in children if child.alive)
+        todo += (child.pid for child in children)
+    return found
+
+
+def marked(mark: str) -> list[int]:
+    """Return the living processes that started with ``NAME=value`` in their environment."""
+    wanted = os.fsencode(mark)
+    found = []
+    for process in every():
+        with suppress(OSError), open(f"/proc/{process.pid}/environ", "rb") as file:
+            if process.alive and process.pid != os.getpid() and wanted in file.read().split(b"\0"):
+                found.append(process.pid)
+    return found
+
+
+def kill(pids: list[int], number: int = signal.SIGKILL) -> None:
+    """Signal processes; those that are gone already don't matter."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def exit_code_of(status: int) -> int:
+    """Return a wait status as Python does: negative for a signal."""
+    return os.waitstatus_to_exitcode(status)
