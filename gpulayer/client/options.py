@@ -18,6 +18,7 @@ class JobOptions(Spec):
 
     ``source_dir`` overrides the folder that is bundled. ``match="minor"`` asks for workers with the caller's Python, torch
     and Lightning minor versions, ``"none"`` for any. ``idle_limit_s`` is how long the ranks hold between two calls.
+    ``show_ranks`` prints what every rank prints, as ``[rank3] ...``, instead of rank 0's lines from inside of calls.
     """
 
     target: Target = "local"
@@ -40,6 +41,7 @@ class JobOptions(Spec):
     caller_lease_s: float = 600.0
     match: Literal["minor", "none"] = "minor"
     on_unschedulable: Literal["fail", "queue"] = "fail"
+    show_ranks: bool = False
 
     @field_validator("source_dir", mode="before")
     @classmethod

@@ -110,6 +110,7 @@ def of(namespace: str) -> Names:
 class Hooks:
     """What ``_interrupt`` would call on a Trainer: taken away while an error that was already told is raised again."""
 
+    trainer: Any
     callbacks: list[Any]
     loggers: list[Any]
     datamodule: Any
@@ -117,7 +118,7 @@ class Hooks:
 
 def hide_hooks(trainer: Any) -> Hooks:
     """Leave the Trainer without callbacks, loggers and datamodule, and return them."""
-    hidden = Hooks(trainer.callbacks, trainer._loggers, trainer.datamodule)
+    hidden = Hooks(trainer, trainer.callbacks, trainer._loggers, trainer.datamodule)
     trainer.callbacks, trainer._loggers, trainer.datamodule = [], [], None
     return hidden
 

@@ -1,0 +1,147 @@
+"""Brings a job's files home: what is new or changed, to the caller's paths, never over what the caller changed."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpulayer.plane import Plane
+from gpulayer.spec.files import Artifact
+
+_CHUNK = 1 << 20
+
+
+class Deed(enum.Enum):
+    """What to do about one file."""
+
+    NOTHING = "nothing"
+    WRITE = "write"
+    BESIDE = "beside"
+
+
+@dataclass(frozen=True)
+class Home:
+    """A file at the caller's as this run knows it: the hash it wrote or found, with the stat it then had."""
+
+    sha256: str
+    stamp: tuple[int, int, int]
+
+
+@dataclass
+class Brought:
+    """What one homecoming did."""
+
+    written: list[Path] = field(default_factory=list)
+    beside: list[tuple[Path, Path]] = field(default_factory=list)
+    """Files that the caller had changed, and where the job's lie instead."""
+    doubles: list[Path] = field(default_factory=list)
+    """Files of other nodes that differ from node 0's."""
+    removed: list[Path] = field(default_factory=list)
+
+
+def choose(artifacts: Iterable[Artifact]) -> dict[str, Artifact]:
+    """Give every file its place below the work folder: node 0 wins a path, another node's different file goes to node<r>/."""
+    chosen: dict[str, Artifact] = {}
+    for artifact in sorted(artifacts, key=lambda each: (_node(each.path), each.path)):
+        node, _, path = artifact.path.partition("/")
+        if path not in chosen:
+            chosen[path] = artifact
+        elif chosen[path].blob.sha256 != artifact.blob.sha256:
+            chosen[f"{node}/{path}"] = artifact
+    return chosen
+
+
+def _node(path: str) -> int:
+    return int(path.partition("/")[0].removeprefix("node"))
+
+
+def decide(new: str, *, here: str | None, wrote: str | None, base: Callable[[], str | None]) -> Deed:
+    """Decide about one file from hashes: the job's, the one lying here, what this run wrote, and what was in the bundle."""
+    if here == new:
+        return Deed.NOTHING
+    if here is None or here == wrote or here == base():
+        return Deed.WRITE
+    return Deed.BESIDE
+
+
+class Homecoming:
+    """Remembers what this run has brought home, so that each file comes once and only its own are overwritten."""
+
+    def __init__(self, plane: Plane, place: Callable[[str], Path]) -> None:
+        self._plane = plane
+        self._place = place
+        self._known: dict[Path, Home] = {}
+        self._seen: dict[str, dict[str, str]] = {}
+
+    def bring(self, job_id: str, base: Callable[[str], str | None]) -> Brought:
+        """Bring what changed since the last time; ``base`` answers the hash that a path had in the job's bundle."""
+        chosen = choose(self._plane.artifacts(job_id))
+        seen, brought = self._seen.get(job_id, {}), Brought()
+        for path, artifact in chosen.items():
+            if seen.get(path) != artifact.blob.sha256:
+                self._bring_one(job_id, path, artifact, base, brought)
+                if artifact.path != f"node0/{path}" and artifact.path == path:
+                    brought.doubles.append(self._place(path))
+        for path in seen.keys() - chosen.keys():
+            self._remove(self._place(path), seen[path], brought)
+        self._seen[job_id] = {path: artifact.blob.sha256 for path, artifact in chosen.items()}
+        return brought
+
+    def _bring_one(
+        self, job_id: str, path: str, artifact: Artifact, base: Callable[[str], str | None], brought: Brought
+    ) -> None:
+        target, new = self._place(path), artifact.blob.sha256
+        known = self._known.get(target)
+        deed = decide(new, here=self._hash(target), wrote=known.sha256 if known else None, base=lambda: base(path))
+        if deed is Deed.NOTHING:
+            self._remember(target, new)
+        elif deed is Deed.WRITE:
+            self._write(artifact, target)
+            brought.written.append(target)
+        else:
+            beside = target.with_name(f"{target.name}.{job_id}")
+            self._write(artifact, beside)
+            brought.beside.append((target, beside))
+
+    def _write(self, artifact: Artifact, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._plane.fetch_blob(artifact.blob.sha256, target)
+        os.chmod(target, artifact.mode & 0o777)
+        if artifact.mtime:
+            os.utime(target, (artifact.mtime, artifact.mtime))
+        self._remember(target, artifact.blob.sha256)
+
+    def _remove(self, target: Path, sha256: str, brought: Brought) -> None:
+        """Remove a file that this run wrote and its job has since deleted (a checkpoint beyond top-k)."""
+        known = self._known.get(target)
+        if known is not None and known.sha256 == sha256 and self._hash(target) == sha256:
+            target.unlink()
+            del self._known[target]
+            brought.removed.append(target)
+
+    def _hash(self, target: Path) -> str | None:
+        """Hash the file that lies there; one that wasn't touched since we knew it isn't read again."""
+        try:
+            stamp = _stamp(target)
+            known = self._known.get(target)
+            if known is not None and known.stamp == stamp:
+                return known.sha256
+            with open(target, "rb") as file:
+                digest = hashlib.sha256()
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
+            return digest.hexdigest()
+        except FileNotFoundError:
+            return None
+
+    def _remember(self, target: Path, sha256: str) -> None:
+        self._known[target] = Home(sha256, _stamp(target))
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    facts = os.stat(path)
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns

@@ -1,0 +1,83 @@
+"""What stands ready behind a session: the plane, this process's local workers, and the making of jobs."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from gpulayer import plane
+from gpulayer.client.follow import say
+from gpulayer.client.homecoming import Homecoming
+from gpulayer.client.local_workers import LocalWorkers
+from gpulayer.plane import Plane
+from gpulayer.settings import Settings
+from gpulayer.strategies import job_spec
+from gpulayer.strategies.held import HeldJob
+from gpulayer.strategies.script import Program
+
+if TYPE_CHECKING:
+    from gpulayer.strategies.session import CallRequest
+
+CLOSE_S = 10.0
+
+
+class Backstage:
+    """Opens the plane once and keeps as many local workers as the largest job so far; from any thread."""
+
+    def __init__(self, found: Settings) -> None:
+        self._settings = found
+        self._lock = threading.Lock()
+        self._plane: Plane | None = None
+        self._workers: LocalWorkers | None = None
+        self._homecoming: dict[tuple[str, str], Homecoming] = {}
+
+    def want(self, count: int) -> None:
+        """Start ``count`` local workers in the background; an error shows when they are needed."""
+
+        def begin() -> None:
+            try:
+                self._start(count)
+            except Exception:
+                return
+
+        if self._settings.url is None:
+            threading.Thread(target=begin, name="gpulayer-backstage", daemon=True).start()
+
+    def submit(self, request: CallRequest, program: Program) -> HeldJob:
+        """Bundle the source, submit the job of a script, and say its id."""
+        opened = self.plane()
+        source = job_spec.find_source(program, request.options)
+        local = request.options.target == "local" and self._settings.url is None
+        if local:
+            self._start(request.num_nodes)
+        bundle = job_spec.pack(source, opened)
+        spec = job_spec.spec(request, program, source, bundle)
+        if local and self._workers is not None:
+            self._workers.wait(opened)
+        job = opened.submit(spec)
+        say(job_spec.greeting(job, request))
+        home = self._homecoming.setdefault((str(source.root), source.cwd), Homecoming(opened, source.place))
+        return HeldJob(opened, job, request.shape, source, bundle, home, self._workers if local else None)
+
+    def plane(self) -> Plane:
+        with self._lock:
+            if self._plane is None:
+                self._plane = plane.open(self._settings.url or self._settings.home, process="caller")
+            return self._plane
+
+    def _start(self, count: int) -> None:
+        opened = self.plane()
+        with self._lock:
+            if self._workers is None:
+                self._workers = LocalWorkers(self._settings.home, opened.process_id)
+        self._workers.forget_dead()
+        self._workers.ensure(count)
+
+    def close(self) -> None:
+        """Let the workers end, for a while, and close the plane."""
+        with self._lock:
+            if self._workers is not None:
+                self._workers.close(CLOSE_S)
+            if self._plane is not None:
+                self._plane.close()
+            self._plane = self._workers = None

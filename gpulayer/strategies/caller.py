@@ -1,0 +1,229 @@
+"""What a Trainer is given at the caller: a stand-in accelerator, strategy and launcher; they never train."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+
+from gpulayer.client.options import JobOptions, options_from
+from gpulayer.errors import CallRefused
+from gpulayer.spec.calls import FunctionName
+from gpulayer.strategies import names as lightning
+from gpulayer.strategies.names import Hooks, Names
+from gpulayer.strategies.session import CallRequest, current
+
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class CallerClasses:
+    """The stand-ins for one copy of Lightning, made from its base classes."""
+
+    accelerator: type[Any]
+    strategy: type[Any]
+    launcher: type[Any]
+
+
+class StandInAccelerator:
+    """Devices of another place: as many as were asked for, none of them here."""
+
+    @staticmethod
+    def name() -> str:
+        return lightning.ACCELERATOR
+
+    @staticmethod
+    def is_available() -> bool:
+        return True
+
+    @staticmethod
+    def parse_devices(devices: int) -> int:
+        return devices
+
+    @staticmethod
+    def get_parallel_devices(devices: int) -> list[torch.device]:
+        return [_CPU] * devices
+
+    @staticmethod
+    def auto_device_count() -> int:
+        return 1
+
+    def setup_device(self, device: torch.device) -> None: ...
+
+    def teardown(self) -> None: ...
+
+    def get_device_stats(self, device: Any) -> dict[str, Any]:
+        return {}
+
+
+class CallerStrategy:
+    """Carries the user's wishes to the job and answers at the caller as rank 0 of all ranks would.
+
+    ``strategy`` is what trains in the job, ``job`` says where. The optimizers of a finished fit are rebuilt on first use.
+    """
+
+    gpulayer_wish = True
+    names: Names
+    hidden: Hooks | None
+    options: JobOptions
+    num_nodes: int
+    parallel_devices: Any
+
+    def __init__(self, strategy: Any = "auto", job: JobOptions | Mapping[str, Any] | None = None) -> None:
+        self._owed: Callable[[], tuple[list[Any], list[Any]]] | None = None
+        super().__init__()
+        self.inner = strategy
+        self.options = options_from(job)
+        self.num_nodes = 1
+        self.ordinal = -1
+        self.hidden = None
+
+    @property
+    def root_device(self) -> torch.device:
+        return _CPU
+
+    @property
+    def global_rank(self) -> int:
+        return 0
+
+    @property
+    def local_rank(self) -> int:
+        return 0
+
+    @property
+    def node_rank(self) -> int:
+        return 0
+
+    @property
+    def is_global_zero(self) -> bool:
+        return True
+
+    @property
+    def procs_per_worker(self) -> int:
+        return len(self.parallel_devices or [_CPU])
+
+    @property
+    def world_size(self) -> int:
+        return self.num_nodes * self.procs_per_worker
+
+    @property
+    def distributed_sampler_kwargs(self) -> dict[str, Any]:
+        return {"num_replicas": self.world_size, "rank": 0}
+
+    def reduce(self, tensor: Any, *_: Any, **__: Any) -> Any:
+        return tensor
+
+    def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:  # noqa: A002 - Lightning's word
+        return decision
+
+    def all_gather(self, tensor: Any, *_: Any, **__: Any) -> Any:
+        return tensor
+
+    def barrier(self, *_: Any, **__: Any) -> None: ...
+
+    def broadcast(self, obj: Any, src: int = 0) -> Any:
+        return obj
+
+    def model_to_device(self) -> None: ...
+
+    def owe_optimizers(self, make: Callable[[], tuple[list[Any], list[Any]]] | None) -> None:
+        """Have optimizers and schedulers made by ``make`` when someone first looks at them."""
+        self._owed = make
+
+    def _pay(self) -> None:
+        make, self._owed = self._owed, None
+        if make is not None:
+            self.optimizers, self.lr_scheduler_configs = make()
+
+    @property
+    def optimizers(self) -> list[Any]:
+        self._pay()
+        return cast(list[Any], self._optimizers)
+
+    @optimizers.setter
+    def optimizers(self, optimizers: list[Any]) -> None:
+        self._owed = None
+        self.names.Strategy.optimizers.fset(self, optimizers)  # type: ignore[attr-defined]
+
+    @property
+    def lr_scheduler_configs(self) -> list[Any]:
+        self._pay()
+        return self._configs
+
+    @lr_scheduler_configs.setter
+    def lr_scheduler_configs(self, configs: list[Any]) -> None:
+        self._configs = configs
+
+    _optimizers: list[Any]
+
+    def _configure_launcher(self) -> None:
+        self._launcher = classes(self.names.namespace).launcher(self)
+
+    def teardown(self) -> None:
+        """Give a Trainer back the callbacks and loggers that were hidden while an error passed through it."""
+        hidden, self.hidden = self.hidden, None
+        if hidden is not None:
+            lightning.show_hooks(hidden.trainer, hidden)
+
+
+class CallerLauncher:
+    """Where all four calls of a Trainer pass: each becomes a call of this process's session."""
+
+    is_interactive_compatible = True
+
+    def __init__(self, strategy: CallerStrategy) -> None:
+        self.strategy = strategy
+
+    def kill(self, signum: Any) -> None: ...
+
+    def launch(self, function: Callable[..., Any], *args: Any, trainer: Any = None, **kwargs: Any) -> Any:
+        name = lightning.FUNCTIONS.get(getattr(function, "__name__", ""))
+        if name is None:
+            raise CallRefused(f"{function!r} isn't one of fit, validate, test and predict.")
+        given = inspect.signature(function).bind(*args, **kwargs)
+        given.apply_defaults()
+        try:
+            return current().call(_request(cast(FunctionName, name), trainer, self.strategy, given.arguments))
+        except BaseException:
+            # Hooks ran in the job, or nothing ran at all: a checkpoint-on-exception here would save an untrained model.
+            self.strategy.hidden = lightning.hide_hooks(trainer)
+            raise
+
+
+def _request(function: FunctionName, trainer: Any, strategy: CallerStrategy, given: dict[str, Any]) -> CallRequest:
+    loaders = given.get("train_dataloaders", given.get("dataloaders"))
+    datamodule = given.get("datamodule")
+    if datamodule is None and isinstance(loaders, strategy.names.LightningDataModule):
+        datamodule = loaders
+    return CallRequest(
+        function=function,
+        trainer=trainer,
+        model=given["model"] if given.get("model") is not None else trainer.lightning_module,
+        model_given=given.get("model") is not None,
+        datamodule=datamodule,
+        arguments=dict(given),
+        ckpt_path=None if given.get("ckpt_path") is None else os.fspath(given["ckpt_path"]),
+        ordinal=strategy.ordinal,
+        num_nodes=strategy.num_nodes,
+        procs_per_worker=strategy.procs_per_worker,
+        options=strategy.options,
+        strategy=strategy,
+        names=strategy.names,
+    )
+
+
+@functools.cache
+def classes(namespace: str) -> CallerClasses:
+    """Make the stand-ins from the base classes of one copy of Lightning."""
+    names = lightning.of(namespace)
+    strategy = type("GPULayerStrategy", (CallerStrategy, names.ParallelStrategy), {"names": names, "__module__": "gpulayer"})
+    return CallerClasses(
+        accelerator=type("GPULayerAccelerator", (StandInAccelerator, names.Accelerator), {}),
+        strategy=strategy,
+        launcher=type("CallerLauncher", (CallerLauncher, names.Launcher), {}),
+    )

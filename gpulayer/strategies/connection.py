@@ -1,0 +1,106 @@
+"""Connects a Trainer at the caller: judges its arguments as Lightning would, then gives it the stand-ins."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from gpulayer.client.options import JobOptions
+from gpulayer.spec.job import DistributedJob
+from gpulayer.strategies import names as lightning
+from gpulayer.strategies import seam, session, validation
+from gpulayer.strategies.caller import CallerStrategy, classes
+from gpulayer.strategies.names import Names
+
+_PENDING: ContextVar[JobOptions | None] = ContextVar("gpulayer_job_options", default=None)
+_RESOURCES = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "mps": "mps"}
+
+
+@contextlib.contextmanager
+def job_options(options: JobOptions | None) -> Iterator[None]:
+    """Give the Trainer that is made inside of the block these options."""
+    token = _PENDING.set(options)
+    try:
+        yield
+    finally:
+        _PENDING.reset(token)
+
+
+def connect(connector: Any, original: Callable[..., None], arguments: dict[str, Any], namespace: str) -> None:
+    """Stand in for ``_AcceleratorConnector.__init__`` at the caller."""
+    names = lightning.of(namespace)
+    strategy = _strategy(arguments, names)
+    options = _with_accelerator(strategy.options, arguments["accelerator"], strategy.inner, names)
+    automatic = max(1, options.resources.gpu_count) if options.resources.accelerator == "cuda" else 1
+    devices = validation.count_devices(arguments["devices"], automatic, names.Misconfiguration)
+    inner = {**arguments, "strategy": strategy.inner}
+    checked = validation.check(names, original, inner, devices, cuda=options.resources.accelerator == "cuda")
+    strategy.options = options = _with_devices(options, devices)
+    DistributedJob(
+        entrypoint="script", num_workers=arguments["num_nodes"], procs_per_worker=devices, resources=options.resources
+    )
+    stand_in = classes(namespace).accelerator()
+    given = {**arguments, "accelerator": stand_in, "strategy": strategy, "devices": devices, "plugins": None, "precision": None}
+    original(connector, **given)
+    strategy.precision_plugin = connector.precision_plugin = checked.precision
+    connector._layer_sync = strategy._layer_sync = checked.layer_sync
+    if checked.checkpoint_io is not None:
+        strategy.checkpoint_io = connector.checkpoint_io = checked.checkpoint_io
+    strategy.ordinal = seam.next_ordinal()
+    _quiet_device_report(names)
+    session.current().expect(arguments["num_nodes"], options)
+
+
+def _strategy(arguments: dict[str, Any], names: Names) -> Any:
+    given = arguments["strategy"]
+    if isinstance(given, CallerStrategy):
+        strategy: Any = given
+        strategy._accelerator = strategy._precision_plugin = strategy._checkpoint_io = None
+    else:
+        strategy = classes(names.namespace).strategy(strategy=given, job=_PENDING.get())
+    # An environment of its own keeps Lightning from looking for a cluster (and failing on half of one) in os.environ.
+    strategy.cluster_environment = names.LightningEnvironment()
+    strategy.parallel_devices = None
+    return strategy
+
+
+def _with_accelerator(options: JobOptions, accelerator: Any, strategy: Any, names: Names) -> JobOptions:
+    """Add what ``accelerator=`` beside our strategy, or a strategy that only knows CUDA, says of the resources."""
+    word = accelerator if isinstance(accelerator, str) else accelerator.name()
+    wanted = _RESOURCES.get(word)
+    if wanted is None and options.resources.accelerator == "auto" and _is_fsdp(strategy, names):
+        wanted = "cuda"
+    if wanted is None:
+        return options
+    resources = options.resources.model_copy(update={"accelerator": wanted})
+    return options.model_copy(update={"resources": resources})
+
+
+def _is_fsdp(strategy: Any, names: Names) -> bool:
+    if isinstance(strategy, str):
+        return strategy in names.FSDPStrategy.get_registered_strategies()
+    return isinstance(strategy, names.FSDPStrategy)
+
+
+def _with_devices(options: JobOptions, devices: int) -> JobOptions:
+    """Ask for one GPU per process where GPUs are asked for without a number."""
+    resources = options.resources
+    if resources.accelerator != "cuda" or resources.gpu_count:
+        return options
+    return options.model_copy(update={"resources": resources.model_copy(update={"gpu_count": devices})})
+
+
+@functools.cache
+def _quiet_device_report(names: Names) -> None:
+    """Keep Trainers of ours from reporting (and asking for) the devices of this machine."""
+    original = names.setup._log_device_info
+
+    @functools.wraps(original)
+    def report(trainer: Any) -> None:
+        if not isinstance(trainer.strategy, CallerStrategy):
+            original(trainer)
+
+    names.setup._log_device_info = report  # type: ignore[attr-defined]

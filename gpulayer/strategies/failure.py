@@ -1,0 +1,75 @@
+"""From a job that did not end well to the exception that the caller gets."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from gpulayer import errors
+from gpulayer.spec.calls import CallView, ErrorRecord, Outcome
+from gpulayer.spec.records import JobRecord
+from gpulayer.spec.states import JobState, Reason
+
+_CLASSES: dict[Reason, type[errors.GPULayerError]] = {
+    Reason.UNSCHEDULABLE: errors.Unschedulable,
+    Reason.QUEUE_TIMEOUT: errors.JobTimedOut,
+    Reason.TIMEOUT: errors.JobTimedOut,
+    Reason.PREPARATION_FAILED: errors.PreparationFailed,
+    Reason.RENDEZVOUS_FAILED: errors.RendezvousFailed,
+    Reason.STRAGGLER: errors.Straggler,
+    Reason.WORKER_LOST: errors.WorkerLost,
+    Reason.CALLS_DIVERGED: errors.CallsDiverged,
+    Reason.CANCELLED_BY_USER: errors.JobCancelled,
+    Reason.CALLER_GONE: errors.JobCancelled,
+}
+
+
+def job_error(job: JobRecord) -> errors.GPULayerError:
+    """Return the error that tells of a job's end, for ends that no exception of the user's explains."""
+    cls = _CLASSES.get(job.reason) if job.reason is not None else None
+    if cls is None:
+        cls = errors.JobLost if job.state is JobState.LOST else errors.JobFailed
+    sentence = job.sentence or f"It ended as {job.state} ({job.reason})."
+    facts = {"job_id": job.id, "state": str(job.state), "reason": str(job.reason)}
+    if job.cause is not None:
+        facts |= {"rank": job.cause.rank, "node_rank": job.cause.node_rank}  # type: ignore[dict-item]
+    return cls(f"{job.id}: {sentence}", **facts)
+
+
+def culprit(job: JobRecord, view: CallView | None) -> tuple[ErrorRecord | None, Outcome | None]:
+    """Return the error that came first (when it was an exception), and what its rank recorded, else rank 0's outcome."""
+    outcomes = {} if view is None else {outcome.rank: outcome for outcome in view.outcomes}
+    error = job.cause.error if job.cause is not None else None
+    if job.cause is not None and job.cause.rank in outcomes:
+        outcome = outcomes[job.cause.rank]
+        return error or outcome.error, outcome
+    return error, outcomes.get(0) or next(iter(outcomes.values()), None)
+
+
+def in_words(error: BaseException) -> ErrorRecord:
+    """Describe an exception of the caller's own, for the ranks of a later job that meet the same call."""
+    cls = type(error)
+    sentence = error.sentence if isinstance(error, errors.GPULayerError) else str(error)
+    return ErrorRecord(rank=0, module=cls.__module__, qualname=cls.__qualname__, message=sentence, traceback="")
+
+
+def without_our_frames(error: BaseException, ours: str) -> None:
+    """Cut our own frames out of what Python prints of an error that is the user's to read."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        cause.__traceback__ = _cut(cause.__traceback__, ours)
+        cause = cause.__cause__ or cause.__context__
+
+
+def _cut(trace: TracebackType | None, ours: str) -> TracebackType | None:
+    """End a traceback where it enters our files."""
+    if trace is None or trace.tb_frame.f_code.co_filename.startswith(ours):
+        return None
+    at: TracebackType = trace
+    while at.tb_next is not None:
+        if at.tb_next.tb_frame.f_code.co_filename.startswith(ours):
+            at.tb_next = None
+            break
+        at = at.tb_next
+    return trace

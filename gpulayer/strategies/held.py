@@ -1,0 +1,192 @@
+"""One job of a script, as its caller sees it: it is told to go, followed, and asked for what a call left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from gpulayer.client import progress
+from gpulayer.client.follow import Follower, say
+from gpulayer.client.homecoming import Brought, Homecoming
+from gpulayer.client.interrupts import Interrupts
+from gpulayer.client.local_workers import LocalWorkers
+from gpulayer.client.options import JobOptions
+from gpulayer.plane import Plane
+from gpulayer.spec.calls import CallView, EarlierCall, ErrorRecord, Go, Outcome
+from gpulayer.spec.files import Blob
+from gpulayer.spec.records import JobRecord
+from gpulayer.spec.states import JobState, Reason
+from gpulayer.strategies import failure, going, outcome
+from gpulayer.strategies.job_spec import PackedSource, Source
+
+if TYPE_CHECKING:
+    from gpulayer.strategies.session import CallRequest
+
+SEE_OFF_S = 15.0
+"""How long a script's end waits for its job to ship what is left."""
+
+_GONE_WHILE_HOLDING = (Reason.IDLE_LIMIT, Reason.WORKER_LOST, Reason.CALLER_ENDED, Reason.DONE, Reason.SIGNALLED, Reason.EXITED)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a Trainer must share with a held job to be answered by it."""
+
+    num_nodes: int
+    procs_per_worker: int
+    options: JobOptions
+
+
+@dataclass
+class Settled:
+    """A call that has ended, as far as the caller is concerned."""
+
+    earlier: EarlierCall
+    result: Any = None
+    error: BaseException | None = None
+    unapplied: list[str] = field(default_factory=list)
+
+
+class HeldJob:
+    """A submitted job that walks the script's calls in lockstep with its caller."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        job: JobRecord,
+        shape: Shape,
+        source: Source,
+        packed: PackedSource,
+        homecoming: Homecoming,
+        workers: LocalWorkers | None,
+    ) -> None:
+        self.plane = plane
+        self.job_id = job.id
+        self.shape = shape
+        self._source = source
+        self._packed = packed
+        self._homecoming = homecoming
+        self._workers = workers
+        self._follower = Follower(plane, job.id, show_ranks=shape.options.show_ranks)
+        self._answered = 0
+        self._last = job
+        self._sent_state = -1
+
+    def may_hold(self) -> bool:
+        """Say whether the job can take another call, as far as is known now."""
+        self._last = self.plane.job(self.job_id)
+        return not self._last.state.terminal and self._last.stop is None
+
+    def meets(self, number: int, request: CallRequest, earlier: tuple[EarlierCall, ...], interrupts: Interrupts) -> bool:
+        """Send the go for call ``number`` and follow until it begins; False when the job had ended while it held."""
+        answered_elsewhere = earlier if self._answered == 0 else ()
+        self.plane.go(self.job_id, going.go(number, request, self._source, self.plane, answered_elsewhere))
+        showing = progress.showing(_shows_progress(request), number)
+        job = self._follow(number, request, interrupts, lambda job: _view(job, number).begun, showing)
+        return self._answered == 0 or not (
+            job.state.terminal and not _view(job, number).begun and job.reason in _GONE_WHILE_HOLDING and interrupts.count == 0
+        )
+
+    def settle(self, number: int, request: CallRequest, interrupts: Interrupts) -> Settled:
+        """Follow call ``number`` to its end, bring its files home, and apply its outcome to the caller's objects."""
+        showing = progress.showing(_shows_progress(request), number)
+        job = self._follow(number, request, interrupts, lambda job: _view(job, number).settled, showing)
+        view = _view(job, number)
+        self._tell(self._homecoming.bring(self.job_id, self._packed.hash_of))
+        if view.settled:
+            return self._succeeded(number, request, view)
+        return self._failed(number, request, job, view, interrupts)
+
+    def _follow(
+        self, number: int, request: CallRequest, interrupts: Interrupts, reached: Any, showing: progress.Showing
+    ) -> JobRecord:
+        def each(job: JobRecord) -> None:
+            if _view(job, number).needs_state and self._sent_state != number:
+                self._sent_state = number
+                say("rank 0's model differs from the caller's: the caller's is sent.", showing)
+                state = self.plane.put_blob(going.state(request.model))
+                self.plane.send_state(self.job_id, number, state)
+            if self._workers is not None and job.state is JobState.QUEUED:
+                self._workers.check()
+
+        job = self._follower.until(
+            lambda job: job.state.terminal or reached(job), showing=showing, interrupts=interrupts, each=each
+        )
+        if job.state.terminal:
+            self._follower.look(0.0, showing)
+            showing.close()
+        self._last = job
+        return job
+
+    def _succeeded(self, number: int, request: CallRequest, view: CallView) -> Settled:
+        self._answered += 1
+        first = _outcome_of(view, 0)
+        left = EarlierCall(call=number, status="ok", outcome=first.body)
+        result, unapplied = self._apply(first.body, request)
+        return Settled(left, result=result, unapplied=unapplied)
+
+    def _failed(
+        self, number: int, request: CallRequest, job: JobRecord, view: CallView, interrupts: Interrupts
+    ) -> Settled:
+        record, told = failure.culprit(job, view)
+        body = None if told is None else told.body
+        unapplied = [] if body is None else self._apply(body, request)[1]
+        error = self._error(job, record, interrupts)
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        left = EarlierCall(call=number, status=status, outcome=body, error=record or failure.in_words(error))
+        return Settled(left, error=error, unapplied=unapplied)
+
+    def _error(self, job: JobRecord, record: ErrorRecord | None, interrupts: Interrupts) -> BaseException:
+        if interrupts.count:
+            return KeyboardInterrupt()
+        if record is None or job.reason is Reason.CANCELLED_BY_USER:
+            return failure.job_error(job)
+        with TemporaryDirectory(prefix="gpulayer-") as folder:
+            body = self._fetch(record.body, Path(folder)) if record.body is not None else None
+            return outcome.rebuild_error(record, body)
+
+    def _apply(self, body: Blob | None, request: CallRequest) -> tuple[Any, list[str]]:
+        if body is None:
+            return None, []
+        with TemporaryDirectory(prefix="gpulayer-") as folder:
+            data = outcome.read(self._fetch(body, Path(folder)))
+            return going.apply(data, request)
+
+    def _fetch(self, blob: Blob, folder: Path) -> Path:
+        target = folder / blob.sha256
+        self.plane.fetch_blob(blob.sha256, target)
+        return target
+
+    def _tell(self, brought: Brought) -> None:
+        for kept, beside in brought.beside:
+            say(f"{kept} was changed here meanwhile and is kept; the job's is {beside}.")
+        if brought.doubles:
+            say(f"{len(brought.doubles)} files of other nodes differ from node 0's; they are below {brought.doubles[0].parent}.")
+
+    def farewell(self) -> None:
+        """Say that no further call will come."""
+        if not self.plane.job(self.job_id).state.terminal:
+            self.plane.farewell(self.job_id)
+
+    def see_off(self) -> None:
+        """Wait for the job's end (for a while), showing the lines that are still to come."""
+        import time
+
+        deadline, quiet = time.monotonic() + SEE_OFF_S, progress.showing(False, -1)
+        while not self._follower.look(0.1, quiet).state.terminal and time.monotonic() < deadline:
+            if self._workers is not None and not self._workers.alive:
+                break
+
+
+def _view(job: JobRecord, number: int) -> CallView:
+    return next((view for view in job.calls if view.call == number), CallView(call=number))
+
+
+def _outcome_of(view: CallView, rank: int) -> Outcome:
+    return next(outcome for outcome in view.outcomes if outcome.rank == rank)
+
+
+def _shows_progress(request: CallRequest) -> bool:
+    return request.trainer.progress_bar_callback is not None
