@@ -1,0 +1,50 @@
+"""The end of every step: phase and hold brought up to date, and the job ended or tried again when no task is left."""
+
+from __future__ import annotations
+
+from gpulayer.control.engine import phases
+from gpulayer.control.engine.endings import Ending, ending_of
+from gpulayer.control.engine.moves import Step
+from gpulayer.control.engine.stopping import end
+from gpulayer.spec.records import JobRecord
+from gpulayer.spec.states import JobState, Reason
+
+
+def conclude(step: Step, now: float) -> Step:
+    """Draw the conclusions from what a step changed."""
+    record = step.record
+    if record.state is not JobState.RUNNING:
+        return step
+    if record.tasks and not phases.live_tasks(record):
+        ending = ending_of(record)
+        return _retry(step, ending, now) if _may_retry(record, ending) else end(step, ending, now)
+    if record.gated_at is None and phases.all_ready(record):
+        step = step.change(gated_at=now)
+    return _phase(_hold(step, now), now)
+
+
+def _may_retry(record: JobRecord, ending: Ending) -> bool:
+    return ending.may_retry and record.attempt < record.spec.max_attempts and record.spec.calls is None
+
+
+def _retry(step: Step, ending: Ending, now: float) -> Step:
+    """Queue the job again; the ended attempt lives on in its events and tasks."""
+    step = step.tell("retry", now, reason=ending.reason, sentence=ending.sentence)
+    step = step.move(JobState.QUEUED, Reason.RETRY, ending.sentence)
+    fresh = {"tasks": (), "evidence": (), "why": (), "queued_at": now}
+    unset = ("phase", "rendezvous", "stop", "placed_at", "gated_at", "running_at", "hold_since", "progress")
+    return step.change(**fresh, **dict.fromkeys(unset))
+
+
+def _hold(step: Step, now: float) -> Step:
+    holds, since = phases.holding(step.record), step.record.hold_since
+    if holds == (since is not None):
+        return step
+    return step.change(hold_since=now if holds else None)
+
+
+def _phase(step: Step, now: float) -> Step:
+    phase = phases.phase_of(step.record)
+    if phase is step.record.phase:
+        return step
+    return step.change(phase=phase).tell("phase", now, phase=phase)

@@ -1,0 +1,68 @@
+"""Why a job waits, at length: every worker's answer, and the nearest change that would let it run."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+from gpulayer.control.engine.fleet import Fleet
+from gpulayer.control.engine.gangs import Demand, choose
+from gpulayer.control.engine.planner import Planning, in_order
+from gpulayer.control.engine.reasons import Answer, answers, headline
+from gpulayer.spec.records import Explanation, JobRecord, Snapshot
+from gpulayer.spec.states import JobState
+
+
+def explain(record: JobRecord, snapshot: Snapshot, now: float) -> Explanation:
+    """Answer for a job, queued or only thought of, as the next plan would treat it."""
+    if record.state is not JobState.QUEUED:
+        return Explanation(job_id=record.id, sentence=f"It is {record.state}. {record.sentence}".rstrip())
+    planning = Planning(snapshot.workers, now)
+    ahead = _ahead(record, snapshot)
+    planning.run(ahead)
+    demand = Demand.of(record)
+    told = answers(demand, planning.roster, planning.fleet, planning.held, now)
+    verdicts = tuple(each.verdict() for each in told)
+    gang = planning.place(demand)
+    if gang is not None:
+        names = ", ".join(worker.info.id for worker in gang.workers)
+        return Explanation(job_id=record.id, sentence=f"It can start now on {names}.", verdicts=verdicts)
+    never = choose(demand, planning.roster, Fleet((), idle=True)) is None
+    sentence = headline(demand, told, never=never) + _higher(record, ahead)
+    return Explanation(job_id=record.id, sentence=sentence, verdicts=verdicts, nearest=_nearest(demand, told))
+
+
+def _ahead(record: JobRecord, snapshot: Snapshot) -> list[JobRecord]:
+    """Return the queued jobs that are served before this one."""
+    queue = in_order([*(each for each in snapshot.queued if each.id != record.id), record])
+    return list(takewhile(lambda each: each is not record, queue))
+
+
+def _higher(record: JobRecord, ahead: list[JobRecord]) -> str:
+    count = sum(each.spec.priority > record.spec.priority for each in ahead)
+    if not count:
+        return ""
+    jobs = "1 queued job" if count == 1 else f"{count} queued jobs"
+    return f"; {jobs} of higher priority come first, and a steady stream of those can keep it waiting"
+
+
+def _nearest(demand: Demand, told: list[Answer]) -> str:
+    """Say what would have to change at those workers that lack the least."""
+    closest = sorted(told, key=lambda each: len(each.refusals))[: demand.size]
+    changes: dict[str, list[str]] = {}
+    for each in closest:
+        if each.refusals:
+            change = " and ".join(refusal.change for refusal in each.refusals)
+            changes.setdefault(change, []).append(each.worker.info.id)
+    wanted = [f"{_names(ids)}: {change}" for change, ids in changes.items()]
+    missing = demand.size - len(closest)
+    if missing:
+        wanted.append(f"{missing} more {'worker registers' if missing == 1 else 'workers register'}")
+    if not wanted:
+        versions = sorted({demand.kinship(each.worker) or "none" for each in closest})
+        same = f"had the same torch version (now {', '.join(versions)})" if len(versions) > 1 else "had more devices"
+        wanted.append(f"the workers that are free {same}")
+    return "It would start if " + "; ".join(wanted) + "."
+
+
+def _names(ids: list[str]) -> str:
+    return ", ".join(ids) if len(ids) <= 3 else f"{len(ids)} workers ({ids[0]}, {ids[1]}, ...)"

@@ -1,0 +1,95 @@
+"""What is free among the workers while a plan is made: task slots, and devices by machine."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from gpulayer.control.engine.gates import DeviceWish, Refusal
+from gpulayer.spec.records import WorkerRecord
+from gpulayer.spec.workers import Device
+
+
+class Roster:
+    """The workers of a snapshot, those with the fewest devices first: a small worker is taken before a big one."""
+
+    def __init__(self, workers: Iterable[WorkerRecord]) -> None:
+        self.workers = sorted(workers, key=_device_count)
+        self._counts = [_device_count(worker) for worker in self.workers]
+
+    def with_devices(self, count: int) -> Sequence[WorkerRecord]:
+        """Return the workers that have at least ``count`` devices of any kind."""
+        start = bisect_left(self._counts, count)
+        return self.workers[start:] if start else self.workers
+
+
+def _device_count(worker: WorkerRecord) -> int:
+    return len(worker.info.capabilities.devices)
+
+
+class Fleet:
+    """Slots and leases as they will be once the plan's placements are made. It changes as the plan is made.
+
+    A lease is of (machine, uuid): workers that share a machine share its devices.
+    """
+
+    def __init__(self, workers: Iterable[WorkerRecord], *, idle: bool = False) -> None:
+        """Start from what the workers hold, or (``idle``) from nobody holding anything."""
+        self._idle = idle
+        self._placed: dict[str, int] = {}
+        self._leased: dict[str, set[str]] = {}
+        self._slot_until: dict[str, float] = {}
+        self._devices_until: dict[str, float] = {}
+        for worker in () if idle else workers:
+            if worker.leased:
+                until = math.inf if worker.busy_until is None else worker.busy_until
+                self._lease(worker.info.capabilities.machine, worker.leased, until)
+
+    def has_slot(self, worker: WorkerRecord) -> bool:
+        """Whether the worker could take one more task."""
+        return self._used(worker) < worker.info.slots
+
+    def free_devices(self, worker: WorkerRecord, wish: DeviceWish) -> list[Device]:
+        """Return the suitable devices of a worker that nobody on its machine holds."""
+        has = worker.info.capabilities
+        leased = self._leased.get(has.machine, ())
+        return [device for device in has.devices if wish.suits(device) and device.uuid not in leased]
+
+    def refusal(self, worker: WorkerRecord, wish: DeviceWish | None) -> Refusal | None:
+        """Say why a fit worker can't take the task now."""
+        if not self.has_slot(worker):
+            slots, used = worker.info.slots, self._used(worker)
+            text = "is busy" if slots == 1 else f"is busy ({used} of {slots} slots taken)"
+            return Refusal(text, "a task slot on it becomes free")
+        if wish is not None:
+            free = len(self.free_devices(worker, wish))
+            if free < wish.count:
+                return Refusal(f"needs {wish}, {free} of them free now", f"{wish.count} of its devices become free")
+        return None
+
+    def free_at(self, worker: WorkerRecord, wish: DeviceWish | None, now: float) -> float:
+        """Return when a fit worker must be able to take the task at the latest; infinity where nobody knows."""
+        at = now
+        if not self.has_slot(worker):
+            held = worker.busy_until if worker.busy or worker.busy_until is not None else now
+            at = max(at, math.inf if held is None else held, self._slot_until.get(worker.info.id, now))
+        if wish is not None and len(self.free_devices(worker, wish)) < wish.count:
+            at = max(at, self._devices_until.get(worker.info.capabilities.machine, now))
+        return at
+
+    def take(self, worker: WorkerRecord, devices: Iterable[Device], until: float) -> None:
+        """Hand out one slot of a worker, and devices of its machine, until (at the latest) a time."""
+        name = worker.info.id
+        self._placed[name] = self._placed.get(name, 0) + 1
+        self._slot_until[name] = max(until, self._slot_until.get(name, until))
+        uuids = [device.uuid for device in devices]
+        if uuids:
+            self._lease(worker.info.capabilities.machine, uuids, until)
+
+    def _lease(self, machine: str, uuids: Iterable[str], until: float) -> None:
+        self._leased.setdefault(machine, set()).update(uuids)
+        self._devices_until[machine] = max(until, self._devices_until.get(machine, until))
+
+    def _used(self, worker: WorkerRecord) -> int:
+        return (0 if self._idle else len(worker.busy)) + self._placed.get(worker.info.id, 0)

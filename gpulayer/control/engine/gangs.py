@@ -1,0 +1,117 @@
+"""Gangs: the workers, and devices on each, that one job gets in one step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from gpulayer.control.engine.fleet import Fleet, Roster
+from gpulayer.control.engine.gates import DeviceWish, Gate, device_wishes, gates_of
+from gpulayer.spec.job import DistributedJob, shape
+from gpulayer.spec.records import JobRecord, PlacementChoice, WorkerRecord
+from gpulayer.spec.workers import TARGET_OF, Device
+
+Allows = Callable[[WorkerRecord, DeviceWish | None], bool]
+"""Whether a job may use a free worker: reservations have a say."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one job asks for, worked out once per plan. Jobs with the same ``key`` ask for the same."""
+
+    record: JobRecord
+    size: int
+    procs: int
+    targets: tuple[str, ...]
+    wishes: tuple[DeviceWish | None, ...]
+    gates: tuple[Gate, ...]
+    key: tuple[str | int | None, ...]
+
+    @staticmethod
+    def of(record: JobRecord) -> Demand:
+        spec = record.spec
+        size, procs = shape(spec)
+        backend = spec.backend if isinstance(spec, DistributedJob) else None
+        texts = spec.resources.model_dump_json(), spec.placement.model_dump_json()
+        return Demand(
+            record=record,
+            size=size,
+            procs=procs,
+            targets=(spec.placement.target, *spec.placement.fallback_targets),
+            wishes=device_wishes(record),
+            gates=gates_of(record),
+            key=(record.owner, size, procs, backend, *texts),
+        )
+
+    def fits(self, worker: WorkerRecord) -> bool:
+        """Whether the worker could ever take a share of the job."""
+        return all(gate(worker) is None for gate in self.gates)
+
+    def kinship(self, worker: WorkerRecord) -> str:
+        """Return what all workers of the gang must have in common: the torch version, where there are several."""
+        return worker.info.capabilities.frameworks.get("torch", "") if self.size > 1 else ""
+
+    def ends_at(self, now: float) -> float:
+        """Return the time at which the job must have ended if it starts now; infinity without a timeout."""
+        timeout = self.record.spec.timeout_s
+        return math.inf if timeout is None else now + timeout
+
+
+@dataclass
+class Gang:
+    """Workers chosen so far, with their devices."""
+
+    workers: list[WorkerRecord] = field(default_factory=list)
+    devices: list[tuple[Device, ...]] = field(default_factory=list)
+    _held: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, worker: WorkerRecord, wish: DeviceWish | None, fleet: Fleet) -> bool:
+        """Take a worker in if its machine still has the devices, and say whether it had."""
+        devices: tuple[Device, ...] = ()
+        if wish is not None:
+            held = self._held.setdefault(worker.info.capabilities.machine, set())
+            free = [device for device in fleet.free_devices(worker, wish) if device.uuid not in held]
+            if len(free) < wish.count:
+                return False
+            devices = tuple(free[: wish.count])
+            held.update(device.uuid for device in devices)
+        self.workers.append(worker)
+        self.devices.append(devices)
+        return True
+
+    def choice(self, demand: Demand) -> PlacementChoice:
+        """Return the gang as a placement of its job."""
+        return PlacementChoice(
+            job_id=demand.record.id,
+            workers=tuple(worker.info.id for worker in self.workers),
+            devices=tuple(self.devices),
+            procs_per_worker=demand.procs,
+        )
+
+
+def choose(demand: Demand, roster: Roster, fleet: Fleet, allows: Allows | None = None) -> Gang | None:
+    """Return the first whole gang, by the job's targets in their order, with the best devices that all can give."""
+    for target in demand.targets:
+        for wish in demand.wishes:
+            candidates: Iterable[WorkerRecord] = roster.with_devices(wish.count if wish else 0)
+            if len(demand.targets) > 1:
+                candidates = (each for each in candidates if TARGET_OF[each.info.origin] == target)
+            gang = gather(demand, candidates, wish, fleet, allows)
+            if gang is not None:
+                return gang
+    return None
+
+
+def gather(
+    demand: Demand, candidates: Iterable[WorkerRecord], wish: DeviceWish | None, fleet: Fleet, allows: Allows | None = None
+) -> Gang | None:
+    """Return the first whole gang among the candidates in their order, or None; kin only."""
+    gangs: dict[str, Gang] = {}
+    for worker in candidates:
+        if not fleet.has_slot(worker) or not demand.fits(worker) or (allows and not allows(worker, wish)):
+            continue
+        gang = gangs.setdefault(demand.kinship(worker), Gang())
+        if gang.add(worker, wish, fleet) and len(gang.workers) == demand.size:
+            return gang
+    return None
