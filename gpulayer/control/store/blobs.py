@@ -35,19 +35,29 @@ def forget_untouched(db: Connection, sha256: str, since: float) -> bool:
     return bool(db.execute(delete(blobs).where(blobs.c.sha256 == sha256, blobs.c.touched_at < since)).rowcount)
 
 
-def unreferenced(db: Connection, *, untouched_since: float, released_since: float) -> list[str]:
-    """Return the blobs that nothing refers to and nobody touched since a time; an earlier one suffices when a job deleted them.
+def unreferenced(db: Connection, untouched_since: float, released_since: float, released: set[str]) -> list[str]:
+    """Return the blobs that nothing refers to and nobody touched since a time, a later one for those that were released.
 
-    A deleted checkpoint keeps its files only while it is the newest whole one of its job.
+    A job that deletes a checkpoint releases its files, unless it is the newest whole one.
     """
-    kept, released = _checkpoint_digests(db)
+    kept, deleted = _checkpoint_digests(db)
     kept |= set(_digests(db)) | set(db.execute(select(artifacts.c.sha256).distinct()).scalars())
-    rows = db.execute(select(blobs.c.sha256, blobs.c.touched_at))
+    released = released | deleted
     return [
         row.sha256
-        for row in rows
+        for row in db.execute(select(blobs.c.sha256, blobs.c.touched_at))
         if row.sha256 not in kept and row.touched_at < (released_since if row.sha256 in released else untouched_since)
     ]
+
+
+def of_job(db: Connection, job_id: str) -> set[str]:
+    """Return every digest that is stored with a job."""
+    found = set(db.execute(select(artifacts.c.sha256).where(artifacts.c.job_id == job_id)).scalars())
+    for row in db.execute(select(jobs.c.spec, jobs.c.rest).where(jobs.c.id == job_id)):
+        found.update(_DIGEST.findall(row.spec), _DIGEST.findall(row.rest))
+    for text in db.execute(select(checkpoint_shares.c.share).where(checkpoint_shares.c.job_id == job_id)).scalars():
+        found.update(_DIGEST.findall(text))
+    return found
 
 
 def _checkpoint_digests(db: Connection) -> tuple[set[str], set[str]]:

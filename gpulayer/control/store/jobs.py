@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, delete, insert, select, update
+from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from gpulayer.control.store import tables, values
 from gpulayer.control.store.replace import replace
 from gpulayer.control.store.tables import events as events_table
-from gpulayer.control.store.tables import jobs, tasks
+from gpulayer.control.store.tables import jobs, tasks, workers
 from gpulayer.errors import AmbiguousId, JobNotFound
 from gpulayer.spec.events import Event
 from gpulayer.spec.records import JobRecord, TaskRecord
@@ -83,19 +83,16 @@ def _moved(old: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> list[TaskRec
 
 
 def _save_task(db: Connection, task: TaskRecord, world_size: int) -> None:
-    held = not task.state.terminal or task.state is TaskState.LOST  # processes of a lost task may live: see release
-    replace(
-        db,
-        tasks,
-        {"job_id": task.job_id, "attempt": task.attempt, "node_rank": task.node_rank},
-        {
-            "worker_id": task.worker_id,
-            "state": task.state.value,
-            "held": held,
-            "world_size": world_size,
-            "record": task.model_dump_json(),
-        },
-    )
+    columns: dict[str, Any] = {
+        "worker_id": task.worker_id,
+        "state": task.state.value,
+        "assigned_at": task.assigned_at,
+        "world_size": world_size,
+        "record": task.model_dump_json(),
+    }
+    if task.state is not TaskState.LOST:  # of a lost task, processes may live until ``release`` says otherwise
+        columns["held"] = not task.state.terminal
+    replace(db, tasks, {"job_id": task.job_id, "attempt": task.attempt, "node_rank": task.node_rank}, columns)
 
 
 def release(db: Connection, job_id: str, attempt: int, node_rank: int) -> None:
@@ -173,10 +170,22 @@ def due(db: Connection, now: float) -> list[str]:
     return list(db.execute(select(jobs.c.id).where(jobs.c.deadline <= now)).scalars())
 
 
-def version(db: Connection, job_id: str) -> tuple[int, int] | None:
-    """Return a job's version and its number of events, None when there is no such job."""
+class Version(NamedTuple):
+    """How often a job was written, and how many events it has."""
+
+    version: int
+    events: int
+
+
+def version(db: Connection, job_id: str) -> Version | None:
+    """Return a job's version, None when there is no such job."""
     row = db.execute(select(jobs.c.version, jobs.c.events).where(jobs.c.id == job_id)).first()
-    return None if row is None else (row.version, row.events)
+    return None if row is None else Version(row.version, row.events)
+
+
+def must_exist(db: Connection, job_id: str) -> None:
+    if version(db, job_id) is None:
+        raise JobNotFound(f"There is no job {job_id}.", job_id=job_id)
 
 
 def events_after(db: Connection, job_id: str, seq: int) -> tuple[Event, ...]:
@@ -200,6 +209,13 @@ def held_tasks(db: Connection, worker_ids: Sequence[str] | None = None) -> list[
     return [values.task(text) for text in db.execute(query).scalars()]
 
 
+def held_by_former(db: Connection) -> list[TaskRecord]:
+    """Return the held tasks that were given to a worker before it registered anew: it knows nothing of them."""
+    query = select(tasks.c.record).join(workers, workers.c.id == tasks.c.worker_id)
+    query = query.where(tasks.c.held.is_(True), tasks.c.assigned_at < workers.c.registered_at)
+    return [values.task(text) for text in db.execute(query).scalars()]
+
+
 def forget(db: Connection, job_id: str) -> None:
     """Delete everything that is stored of a job; its blobs are collected later."""
     db.execute(delete(jobs).where(jobs.c.id == job_id))
@@ -208,7 +224,7 @@ def forget(db: Connection, job_id: str) -> None:
             db.execute(delete(table).where(table.c.job_id == job_id))
 
 
-def _records(db: Connection, rows: Sequence[Row[Any]]) -> list[JobRecord]:
+def _records(db: Connection, rows: Sequence[Any]) -> list[JobRecord]:
     partial = [(row.id, row.spec, row.version, json.loads(row.rest)) for row in rows]
     shares = _tasks_of(db, [(job_id, rest["attempt"]) for job_id, _, _, rest in partial if rest["attempt"]])
     return [

@@ -35,3 +35,10 @@ def end(db: Connection, process_id: str, now: float) -> None:
 def unended(db: Connection) -> list[Process]:
     query = select(processes.c.id, processes.c.kind, processes.c.pid, processes.c.left)
     return [Process(*row) for row in db.execute(query.where(processes.c.ended_at.is_(None)).order_by(processes.c.opened_at))]
+
+
+def find(db: Connection, process_id: str) -> Process | None:
+    """Return a process, ended or not."""
+    query = select(processes.c.id, processes.c.kind, processes.c.pid, processes.c.left)
+    row = db.execute(query.where(processes.c.id == process_id)).first()
+    return None if row is None else Process(*row)

@@ -53,6 +53,7 @@ class Store:
     @property
     def writer(self) -> threading.RLock:
         """Held around read, decide and write, it spares the threads of one process their conflicts."""
+        self.own_process()  # the child's copy of the lock may be one that nobody will release
         return self._writer
 
     def own_process(self) -> None:

@@ -31,7 +31,8 @@ tasks = Table(
     Column("node_rank", Integer, primary_key=True),
     Column("worker_id", String(32), nullable=False, index=True),
     Column("state", String(16), nullable=False),
-    Column("held", Boolean, nullable=False),
+    Column("held", Boolean, nullable=False, default=True),
+    Column("assigned_at", Float, nullable=False),
     Column("world_size", Integer, nullable=False),
     Column("record", Text, nullable=False),
     Index("tasks_held", "held", "worker_id"),
@@ -131,9 +132,7 @@ log_chunks = Table(
     sqlite_autoincrement=True,
 )
 
-log_"""A row means that the bytes are in the artifact store; ``touched_at`` is when someone last counted on it."""
-
-marks = Table(
+log_marks = Table(
     "log_marks",
     metadata,
     Column("job_id", String(32), primary_key=True),
@@ -151,7 +150,6 @@ blobs = Table(
     Column("size", Integer, nullable=False),
     Column("touched_at", Float, nullable=False),
 )
-
 """A row means that the bytes are in the artifact store; ``touched_at`` is when someone last counted on it."""
 
 marks = Table("marks", metadata, Column("name", String(32), primary_key=True), Column("value", Float, nullable=False))

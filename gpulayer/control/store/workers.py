@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, select, update
 
@@ -20,21 +21,19 @@ SHOWN = (*SERVING, "lost")
 
 
 def register(db: Connection, info: WorkerInfo, now: float) -> None:
-    """Write a worker as online; a newer incarnation of the same id takes the place of the older."""
-    replace(
-        db,
-        workers,
-        {"id": info.id},
-        {
-            "name": info.name,
-            "owner": info.owner,
-            "process": info.process,
-            "state": "online",
-            "registered_at": now,
-            "heard_at": now,
-            "info": info.model_dump_json(),
-        },
-    )
+    """Write a worker as online. Registering again is harmless; as another incarnation it takes the place of the older."""
+    known = db.execute(select(workers.c.info, workers.c.registered_at).where(workers.c.id == info.id)).first()
+    same = known is not None and values.worker_info(known.info).incarnation == info.incarnation
+    columns = {
+        "name": info.name,
+        "owner": info.owner,
+        "process": info.process,
+        "state": "online",
+        "registered_at": known.registered_at if known is not None and same else now,
+        "heard_at": now,
+        "info": info.model_dump_json(),
+    }
+    replace(db, workers, {"id": info.id}, columns)
 
 
 def set_state(db: Connection, worker_id: str, state: str) -> bool:
@@ -47,16 +46,23 @@ def heard(db: Connection, worker_id: str, now: float) -> None:
     db.execute(update(workers).where(workers.c.id == worker_id).values(heard_at=now))
 
 
-def standing(db: Connection, worker_id: str) -> tuple[str, str, float] | None:
-    """Return a worker's state, incarnation and when it was last heard; None when it isn't registered."""
+class Standing(NamedTuple):
+    """What a worker's own questions need of its row."""
+
+    state: str
+    incarnation: str
+    heard_at: float
+
+
+def standing(db: Connection, worker_id: str) -> Standing | None:
+    """Return how a worker stands; None when it isn't registered."""
     row = db.execute(select(workers.c.state, workers.c.info, workers.c.heard_at).where(workers.c.id == worker_id)).first()
-    return None if row is None else (row.state, values.worker_info(row.info).incarnation, row.heard_at)
+    return None if row is None else Standing(row.state, values.worker_info(row.info).incarnation, row.heard_at)
 
 
-def of_process(db: Connection, process_id: str) -> list[WorkerInfo]:
+def of_process(db: Connection, process_id: str) -> list[WorkerRecord]:
     """Return the workers that a process hosts, those that are gone excepted."""
-    query = select(workers.c.info).where(workers.c.process == process_id, workers.c.state != "gone")
-    return [values.worker_info(text) for text in db.execute(query).scalars()]
+    return _records(db, (workers.c.process == process_id, workers.c.state != "gone"))
 
 
 def full_id(db: Connection, wanted: str) -> str:

@@ -133,6 +133,7 @@ def upgrade() -> None:
         sa.Column("worker_id", sa.String(length=32), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("held", sa.Boolean(), nullable=False),
+        sa.Column("assigned_at", sa.Float(), nullable=False),
         sa.Column("world_size", sa.Integer(), nullable=False),
         sa.Column("record", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("job_id", "attempt", "node_rank"),

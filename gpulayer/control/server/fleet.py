@@ -1,0 +1,50 @@
+"""Use cases on workers: they come, are told to finish, and go."""
+
+from __future__ import annotations
+
+from gpulayer.control.server import clearing
+from gpulayer.control.store import jobs, workers
+from gpulayer.control.store.store import Store
+from gpulayer.spec.records import WorkerRecord
+from gpulayer.spec.states import Reason
+from gpulayer.spec.workers import WorkerInfo
+
+RENEW_S = 20.0
+
+
+def register(store: Store, info: WorkerInfo, now: float) -> WorkerRecord:
+    """Add a worker to the registry; a newer incarnation fences the older."""
+    with store.write() as db:
+        workers.register(db, info, now)
+        return workers.load(db, info.id)
+
+
+def renew(store: Store, worker_id: str, now: float) -> None:
+    """Note that a worker was heard, unless that was noted a moment ago: each note wakes everyone who waits."""
+    with store.read() as db:
+        standing = workers.standing(db, worker_id)
+    if standing is not None and not standing.heard_at <= now < standing.heard_at + RENEW_S:
+        with store.write() as db:
+            workers.heard(db, worker_id, now)
+
+
+def drain(store: Store, worker_id: str) -> None:
+    """Give a worker no further tasks; it leaves when it has none."""
+    with store.write() as db:
+        workers.set_state(db, workers.full_id(db, worker_id), "draining")
+
+
+def unregister(store: Store, worker_id: str) -> None:
+    """A worker that goes by itself, with nothing left running."""
+    with store.write() as db:
+        workers.set_state(db, worker_id, "gone")
+
+
+def remove(store: Store, worker_id: str, now: float) -> None:
+    """Give up a worker for someone who knows that nothing of it runs: its tasks are lost and its devices free."""
+    with store.write() as db:
+        worker_id = workers.full_id(db, worker_id)
+        workers.forget(db, worker_id)
+        held = jobs.held_tasks(db, [worker_id])
+    for task in held:
+        clearing.lose(store, task, Reason.WORKER_LOST, now)

@@ -1,0 +1,87 @@
+"""What followers and workers wait for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from gpulayer.control.engine import orders
+from gpulayer.control.store import jobs, log_chunks, workers
+from gpulayer.control.store.store import Store
+from gpulayer.errors import JobNotFound
+from gpulayer.spec.logs import LogLine
+from gpulayer.spec.news import Cursor, News
+from gpulayer.spec.records import Orders
+
+
+def news(store: Store, job_id: str, cursor: Cursor, *, lines: bool, always: bool = False) -> News | None:
+    """Return what is new of a job; None when there is nothing, unless ``always``."""
+    with store.read() as db:
+        now = jobs.version(db, job_id)
+        if now is None:
+            raise JobNotFound(f"There is no job {job_id}.", job_id=job_id)
+        more = lines and log_chunks.newest_id(db, job_id) > cursor.lines
+        if not (always or more or now.version != cursor.version or now.events > cursor.event):
+            return None
+        events = jobs.events_after(db, job_id, cursor.event)
+        found, last = log_chunks.after(db, job_id, cursor.lines) if more else ((), cursor.lines)
+        record = jobs.load(db, job_id)
+    seen = Cursor(event=events[-1].seq if events else cursor.event, lines=last, version=record.version)
+    return News(job=record, events=events, lines=found, cursor=seen)
+
+
+class OrdersLook:
+    """Looks whether a worker's orders differ from the version it has; reads jobs only when one was written."""
+
+    def __init__(self, store: Store, worker_id: str, seen: int) -> None:
+        self._store = store
+        self._worker_id = worker_id
+        self._seen = seen
+        self._basis: object = None
+        self.found = Orders(version=0)
+
+    def __call__(self) -> Orders | None:
+        with self._store.read() as db:
+            standing = workers.standing(db, self._worker_id)
+            basis = (standing and standing.state, jobs.versions_of_worker(db, self._worker_id))
+            if basis == self._basis:
+                return None
+            records = jobs.of_worker(db, self._worker_id)
+        self._basis = basis
+        state = "gone" if standing is None else standing.state
+        given = tuple(order for record in records for order in orders.orders_for(record, self._worker_id))
+        asked = Orders(version=0, orders=given, draining=state == "draining", fenced=state in ("gone", "lost"))
+        self.found = asked.model_copy(update={"version": _version(asked)})
+        return self.found if self.found.version != self._seen else None
+
+
+def _version(asked: Orders) -> int:
+    """Number orders by their content: the same orders are the same version, whoever asks; never 0, which nobody has seen."""
+    digest = hashlib.blake2b(asked.model_dump_json().encode(), digest_size=7).digest()
+    return int.from_bytes(digest) + 1
+
+
+def stored_lines(store: Store, job_id: str, *, rank: int | None, tail: int | None) -> Iterator[LogLine]:
+    """Give the stored lines of a job, chunk by chunk; of one ``rank``, or the last ``tail`` of them."""
+    with store.read() as db:
+        chunks = log_chunks.chunk_ids(db, job_id)
+    if tail is not None:
+        yield from _tail(store, job_id, chunks, rank, tail)
+        return
+    for chunk_id in chunks:
+        yield from _of_rank(store, job_id, chunk_id, rank)
+
+
+def _tail(store: Store, job_id: str, chunks: list[int], rank: int | None, tail: int) -> list[LogLine]:
+    found: list[LogLine] = []
+    for chunk_id in reversed(chunks):
+        if len(found) >= tail:
+            break
+        found = _of_rank(store, job_id, chunk_id, rank) + found
+    return found[-tail:] if tail > 0 else []
+
+
+def _of_rank(store: Store, job_id: str, chunk_id: int, rank: int | None) -> list[LogLine]:
+    with store.read() as db:
+        lines = log_chunks.chunk(db, job_id, chunk_id)
+    return lines if rank is None else [line for line in lines if line.rank == rank]

@@ -1,0 +1,74 @@
+"""The blobs of a plane: stored under their hash, noted in the database, and collected when nothing refers to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+from gpulayer.artifacts.store import BlobStore
+from gpulayer.control.store import blobs, housekeeping
+from gpulayer.control.store.store import Store
+from gpulayer.spec.files import Blob
+
+UNTOUCHED_S = 24 * 3600.0
+"""Between a blob's last mention and its collection, when nothing refers to it: time to submit the job that will."""
+RELEASED_S = 120.0
+"""The same for the files of a checkpoint that the job deleted, or of a job that was removed."""
+COLLECT_EVERY_S = 300.0
+_FRESH_S = 30.0
+"""A blob touched so recently isn't touched again for every question."""
+
+
+class Keeper:
+    """Puts blobs and database together: a blob is there when its row says so."""
+
+    def __init__(self, store: Store, files: BlobStore) -> None:
+        self._store = store
+        self._files = files
+
+    def has(self, sha256: str) -> bool:
+        """Say whether a blob is stored; the answer "yes" holds for ``RELEASED_S`` at least."""
+        with self._store.read() as db:
+            touched = blobs.touched_at(db, sha256)
+        if touched is None or not self._files.has(sha256):
+            return False
+        if touched < time.time() - _FRESH_S:
+            with self._store.write() as db:
+                return blobs.touch(db, sha256, time.time())
+        return True
+
+    def put(self, source: Path | bytes) -> Blob:
+        while True:
+            blob = self._files.put(source)
+            with self._store.write() as db:
+                if self._files.has(blob.sha256):  # else a collection came between, for the last time: this row is fresh
+                    blobs.keep(db, blob, time.time())
+                    return blob
+
+    def open(self, sha256: str) -> BinaryIO:
+        return self._files.open(sha256)
+
+    def fetch(self, sha256: str, to: Path) -> None:
+        self._files.fetch(sha256, to)
+
+    def collect_in_turn(self, now: float) -> None:
+        """Collect, if no process has done so for a while."""
+        with self._store.write() as db:
+            mine = housekeeping.take_turn(db, "collect", COLLECT_EVERY_S, now)
+        if mine:
+            self.collect(now)
+
+    def collect(self, now: float, released: Iterable[str] = ()) -> None:
+        """Delete what nothing refers to and nobody has mentioned for long; for ``released`` blobs, a short while is long."""
+        with self._store.read() as db:
+            found = blobs.unreferenced(db, now - UNTOUCHED_S, now - RELEASED_S, set(released))
+        for sha256 in found:
+            self._delete(sha256, now - RELEASED_S)
+
+    def _delete(self, sha256: str, since: float) -> None:
+        # The file goes within the transaction (a single unlink): a ``put`` that finds the row gone finds the file gone too.
+        with self._store.write() as db:
+            if blobs.forget_untouched(db, sha256, since):
+                self._files.delete(sha256)

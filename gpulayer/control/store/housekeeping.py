@@ -1,0 +1,19 @@
+"""When the plane last did its own chores, so that one of many processes does each."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, insert, select, update
+
+from gpulayer.control.store.tables import marks
+
+
+def take_turn(db: Connection, chore: str, every_s: float, now: float) -> bool:
+    """Take the turn for a chore if none took it within ``every_s``."""
+    known = db.execute(select(marks.c.value).where(marks.c.name == chore)).scalar()
+    if known is None:
+        db.execute(insert(marks).values(name=chore, value=now))
+    elif known <= now - every_s or known > now + every_s:  # a clock that was set back must not stop the chores
+        db.execute(update(marks).where(marks.c.name == chore).values(value=now))
+    else:
+        return False
+    return True
