@@ -15,17 +15,16 @@ class Roster:
     """The workers of a snapshot, those with the fewest devices first: a small worker is taken before a big one."""
 
     def __init__(self, workers: Iterable[WorkerRecord]) -> None:
-        self.workers = sorted(workers, key=_device_count)
-        self._counts = [_device_count(worker) for worker in self.workers]
+        given = tuple(workers)
+        counts = [len(worker.info.capabilities.devices) for worker in given]
+        order = sorted(range(len(given)), key=counts.__getitem__)
+        self.workers = [given[at] for at in order]
+        self._counts = [counts[at] for at in order]
 
     def with_devices(self, count: int) -> Sequence[WorkerRecord]:
         """Return the workers that have at least ``count`` devices of any kind."""
         start = bisect_left(self._counts, count)
         return self.workers[start:] if start else self.workers
-
-
-def _device_count(worker: WorkerRecord) -> int:
-    return len(worker.info.capabilities.devices)
 
 
 class Fleet:
@@ -43,8 +42,7 @@ class Fleet:
         self._devices_until: dict[str, float] = {}
         for worker in () if idle else workers:
             if worker.leased:
-                until = math.inf if worker.busy_until is None else worker.busy_until
-                self._lease(worker.info.capabilities.machine, worker.leased, until)
+                self._lease(worker.info.capabilities.machine, worker.leased, _until(worker))
 
     def has_slot(self, worker: WorkerRecord) -> bool:
         """Whether the worker could take one more task."""
@@ -72,8 +70,8 @@ class Fleet:
         """Return when a fit worker must be able to take the task at the latest; infinity where nobody knows."""
         at = now
         if not self.has_slot(worker):
-            held = worker.busy_until if worker.busy or worker.busy_until is not None else now
-            at = max(at, math.inf if held is None else held, self._slot_until.get(worker.info.id, now))
+            held = _until(worker) if worker.busy else now
+            at = max(at, held, self._slot_until.get(worker.info.id, now))
         if wish is not None and len(self.free_devices(worker, wish)) < wish.count:
             at = max(at, self._devices_until.get(worker.info.capabilities.machine, now))
         return at
@@ -93,3 +91,7 @@ class Fleet:
 
     def _used(self, worker: WorkerRecord) -> int:
         return (0 if self._idle else len(worker.busy)) + self._placed.get(worker.info.id, 0)
+
+
+def _until(worker: WorkerRecord) -> float:
+    return math.inf if worker.busy_until is None else worker.busy_until

@@ -94,21 +94,26 @@ def choose(demand: Demand, roster: Roster, fleet: Fleet, allows: Allows | None =
     """Return the first whole gang, by the job's targets in their order, with the best devices that all can give."""
     for target in demand.targets:
         for wish in demand.wishes:
-            candidates: Iterable[WorkerRecord] = roster.with_devices(wish.count if wish else 0)
-            if len(demand.targets) > 1:
-                candidates = (each for each in candidates if TARGET_OF[each.info.origin] == target)
-            gang = gather(demand, candidates, wish, fleet, allows)
+            gang = gather(demand, candidates(demand, roster, target, wish), wish, fleet, allows)
             if gang is not None:
                 return gang
     return None
 
 
+def candidates(demand: Demand, roster: Roster, target: str, wish: DeviceWish | None) -> Iterable[WorkerRecord]:
+    """Return the workers of a target that have enough devices of any kind: the gates see only those."""
+    workers = roster.with_devices(wish.count if wish else 0)
+    if len(demand.targets) == 1:
+        return workers
+    return (worker for worker in workers if TARGET_OF[worker.info.origin] == target)
+
+
 def gather(
-    demand: Demand, candidates: Iterable[WorkerRecord], wish: DeviceWish | None, fleet: Fleet, allows: Allows | None = None
+    demand: Demand, workers: Iterable[WorkerRecord], wish: DeviceWish | None, fleet: Fleet, allows: Allows | None = None
 ) -> Gang | None:
-    """Return the first whole gang among the candidates in their order, or None; kin only."""
+    """Return the first whole gang among the workers in their order, or None; kin only."""
     gangs: dict[str, Gang] = {}
-    for worker in candidates:
+    for worker in workers:
         if not fleet.has_slot(worker) or not demand.fits(worker) or (allows and not allows(worker, wish)):
             continue
         gang = gangs.setdefault(demand.kinship(worker), Gang())

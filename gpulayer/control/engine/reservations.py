@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator
 
 from gpulayer.control.engine.fleet import Fleet, Roster
-from gpulayer.control.engine.gangs import Demand, Gang, gather
+from gpulayer.control.engine.gangs import Demand, Gang, candidates, gather
 from gpulayer.control.engine.gates import DeviceWish
 from gpulayer.spec.records import WorkerRecord
-from gpulayer.spec.workers import TARGET_OF
 
 _ANY_MOMENT = -math.inf
 """The earliest start of a gang that waits for somebody without a timeout: nothing may go before it."""
@@ -58,10 +57,9 @@ class Reservations:
     ) -> Iterator[tuple[float, DeviceWish | None, Gang]]:
         """Yield, for each target and kind of device, the gang that could start soonest and when that is."""
         nobody_busy = Fleet((), idle=True)
-        fit = [worker for worker in roster.workers if demand.fits(worker)]
         for target in demand.targets:
-            here = [worker for worker in fit if TARGET_OF[worker.info.origin] == target]
             for wish in demand.wishes:
+                here = [worker for worker in candidates(demand, roster, target, wish) if demand.fits(worker)]
                 at = {worker.info.id: fleet.free_at(worker, wish, now) for worker in here}
                 soonest = sorted(here, key=lambda each: (self._hold(each, wish)[0] < math.inf, at[each.info.id]))
                 gang = gather(demand, soonest, wish, nobody_busy)
