@@ -1,0 +1,137 @@
+"""The user's exceptions on their way home: as the same class with the same args, without running its constructor."""
+
+from __future__ import annotations
+
+import copyreg
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from gpulayer import errors
+from gpulayer.spec.calls import ErrorRecord
+from gpulayer.strategies import kinds
+from gpulayer.strategies.codec import Decoder, Encoder, Lost, NotCarried
+from gpulayer.strategies.outcome import bodies
+
+_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+
+
+def record_error(error: BaseException, path: Path, text: Callable[[str], str] = str) -> None:
+    """Write an exception's args, attributes and notes to a file that ``rebuild_error`` reads."""
+    encoder = Encoder(text)
+
+    def each(values: dict[str, Any]) -> dict[str, Any]:
+        found = {}
+        for name, value in values.items():
+            try:
+                found[name] = encoder.encode(value)
+            except NotCarried:
+                continue
+        return found
+
+    own = {name: value for name, value in vars(error).items() if name != "__notes__"}
+    slots = {name: getattr(error, name) for name in _builtin_fields(error)}
+    body = {
+        "nodes": encoder.nodes,
+        "args": [_arg(encoder, value) for value in error.args],
+        "attrs": each({**own, **slots}),
+        "notes": [text(str(note)) for note in getattr(error, "__notes__", ())],
+    }
+    bodies.save(body, path)
+
+
+def _arg(encoder: Encoder, value: Any) -> Any:
+    """An argument that can't be carried is what it would have been printed as."""
+    try:
+        return encoder.encode(value)
+    except NotCarried:
+        try:
+            return repr(value)
+        except Exception:  # a __repr__ of the user's may raise
+            return f"<{type(value).__name__}>"
+
+
+def _builtin_fields(error: BaseException) -> list[str]:
+    """Fields that builtin exceptions keep beside ``args`` (``errno``, ``code``, ``name``)."""
+    names = []
+    for base in type(error).__mro__:
+        if base.__module__ == "builtins" and base not in (BaseException, Exception, object):
+            names += [
+                name for name, held in vars(base).items() if type(held).__name__ in ("member_descriptor", "getset_descriptor")
+            ]
+    return [name for name in names if not name.startswith("_") and getattr(error, name, None) is not None]
+
+
+def without_our_frames(tb: TracebackType | None) -> TracebackType | None:
+    """Drop the frames above the first one that isn't ours."""
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_OURS):
+        tb = tb.tb_next
+    return tb
+
+
+def rebuild_error(record: ErrorRecord, body: Path | None, text: Callable[[str], str] = str) -> BaseException:
+    """Return the exception that a rank recorded, with its remote traceback as a note.
+
+    Its class is looked up, never imported from a package that this process doesn't use, and its constructor isn't called.
+    A class that isn't here, or that can't be made, becomes ``RemoteError``.
+    """
+    loaded = None if body is None else bodies.load(body)
+    error = _rebuild(record, loaded, text) if record.module != "gpulayer.errors" else _ours(record)
+    if error is None:
+        error = errors.RemoteError(
+            f"{record.qualname}: {record.message}", rank=record.rank, cls=f"{record.module}.{record.qualname}"
+        )
+    for note in (loaded or {}).get("notes", ()):
+        error.add_note(text(note))
+    if record.traceback:
+        error.add_note(f"On rank {record.rank} of the job:\n{record.traceback.rstrip()}")
+    return error
+
+
+def _ours(record: ErrorRecord) -> BaseException | None:
+    cls: Any = getattr(errors, record.qualname, None)
+    known = isinstance(cls, type) and issubclass(cls, errors.GPULayerError)
+    return cls(record.message, next_step="", rank=record.rank) if known else None
+
+
+def _rebuild(record: ErrorRecord, body: dict[str, Any] | None, text: Callable[[str], str]) -> BaseException | None:
+    try:
+        cls: Any = kinds.find(record.module, record.qualname)
+        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+            return None
+        if body is None:
+            return cls.__new__(cls, record.message)
+        decoder = Decoder(body["nodes"], text)
+        args = [decoder.decode(value) for value in body["args"]]
+        error = cls.__new__(cls, *args)
+        error.args = tuple(args)
+        _set_fields(error, {name: decoder.decode(value) for name, value in body["attrs"].items()})
+    except (LookupError, AttributeError, ImportError, TypeError, ValueError, Lost):
+        return None
+    return error if isinstance(error, BaseException) else None
+
+
+def _set_fields(error: BaseException, own: dict[str, Any]) -> None:
+    slots = set(copyreg._slotnames(type(error)) or ())  # type: ignore[attr-defined]
+    builtin = set(_builtin_names(type(error)))
+    for name, value in own.items():
+        if name in slots or name in builtin:
+            try:
+                object.__setattr__(error, name, value)
+            except (AttributeError, TypeError):  # a read-only field of a builtin, made of args already
+                continue
+        else:
+            error.__dict__[name] = value
+
+
+def _builtin_names(cls: type[BaseException]) -> list[str]:
+    return [name for base in cls.__mro__ if base.__module__ == "builtins" for name in vars(base)]
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the text that Python prints of an exception, without our own frames above the user's."""
+    shown = without_our_frames(error.__traceback__)
+    return "".join(traceback.format_exception(type(error), error, shown))
