@@ -19,8 +19,9 @@ Exit codes: 0 done, 1 the job failed (or something of ours did), 2 wrong use, 13
 """
 ERRORS_HEAD = """# Errors
 
-Made from the code by `make docs`; don't edit. All of them are in `gpulayer.errors`. Each has a `sentence`, a `next_step`, `facts` (plain data), and a
-`code` that is stable. The user's own exceptions are not here: they arrive as themselves.
+Made from the code by `make docs`; don't edit. All of them are in `gpulayer.errors`. Each has a `sentence`, a
+`next_step`, `facts` (plain data), and a `code` that is stable. The user's own exceptions are not here: they arrive as
+themselves.
 
 | class | is a | code | next step |
 |---|---|---|---|

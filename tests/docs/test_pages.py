@@ -58,5 +58,3 @@ def test_files_named_in_the_architecture_exist() -> None:
 def test_every_decision_is_listed() -> None:
     text = (ROOT / "docs/adr/README.md").read_text(encoding="utf-8")
     assert not [page.name for page in (ROOT / "docs/adr").glob("[0-9]*.md") if page.name not in text]
-
-

@@ -34,7 +34,9 @@ def test_every_verb_is_documented() -> None:
     for name in COMMANDS:
         found = command.get_command(ctx, name)
         assert found is not None
-        verbs = [f"gpulayer {name} {verb}" for verb in found.commands] if isinstance(found, click.Group) else [f"gpulayer {name}"]
+        verbs = (
+            [f"gpulayer {name} {verb}" for verb in found.commands] if isinstance(found, click.Group) else [f"gpulayer {name}"]
+        )
         for verb in verbs:
             assert f"# {verb}\n" in text
 

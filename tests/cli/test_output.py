@@ -1,0 +1,72 @@
+"""How the command line prints: tables, JSON, bare ids, and sizes and times in words."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gpulayer.cli.output import Form, age, print_list, print_one, size, span, with_forms
+
+THINGS = ["a", "bcd"]
+
+
+@click.command()
+@with_forms()
+@click.option("--none", "nothing", is_flag=True)
+def listing(form: Form, nothing: bool) -> None:
+    found = [] if nothing else THINGS
+    columns = {"ID": lambda thing: thing, "LENGTH": len, "NOTE": lambda thing: None}
+    print_list(found, form, facts=lambda thing: {"id": thing, "length": len(thing)}, columns=columns, nothing="No things.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        ([], "ID   LENGTH  NOTE\na    1       -\nbcd  3       -\n"),
+        (["-q"], "a\nbcd\n"),
+        (["--quiet"], "a\nbcd\n"),
+        (["--none", "-q"], ""),
+        (["--none", "--json"], "[]\n"),
+    ],
+)
+def test_a_list_in_each_form(arguments: list[str], printed: str) -> None:
+    done = CliRunner().invoke(listing, arguments)
+    assert done.exit_code == 0
+    assert done.stdout == printed
+
+
+def test_json_is_an_array_of_objects() -> None:
+    assert json.loads(CliRunner().invoke(listing, ["--json"]).stdout) == [{"id": "a", "length": 1}, {"id": "bcd", "length": 3}]
+
+
+def test_an_empty_table_says_so_on_stderr() -> None:
+    done = CliRunner().invoke(listing, ["--none"])
+    assert done.stdout == ""
+    assert done.stderr == "No things.\n"
+
+
+def test_one_thing_leaves_out_what_is_empty_and_aligns_further_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    print_one({"id": "x", "gone": None, "tasks": "one\ntwo"}, Form.TABLE)
+    assert capsys.readouterr().out == "id     x\ntasks  one\n       two\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(-1, "0s"), (7, "7s"), (119, "119s"), (120, "2m"), (7200, "2h"), (200_000, "2d")]
+)
+def test_spans(seconds: float, words: str) -> None:
+    assert span(seconds) == words
+
+
+def test_ages() -> None:
+    assert age(None) is None
+    assert age(100.0, now=107.5) == "7s"
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2_000_000_000, "2.0 GB"), (10**15, "1000.0 TB")]
+)
+def test_sizes(count: int, words: str) -> None:
+    assert size(count) == words
