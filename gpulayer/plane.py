@@ -23,6 +23,10 @@ __all__ = ["Cursor", "News", "Plane", "open"]
 class Plane(Protocol):
     """Everything that callers and workers ask of a control plane. All calls may be repeated safely."""
 
+    @property
+    def process_id(self) -> str:
+        """The id under which this process is known to the plane."""
+
     def close(self) -> None: ...
 
     # --- callers -------------------------------------------------------------------------------------------------

@@ -11,11 +11,13 @@ from pathlib import Path
 from gpulayer.control.store.sqlite import errors_named
 from gpulayer.errors import HomeOnNetworkFilesystem
 
-NETWORK = frozenset(
-    ("nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "ncpfs", "afs", "coda", "ceph", "lustre", "gpfs", "beegfs", "glusterfs")
-    + ("orangefs", "ocfs2", "gfs2", "davfs", "fuse.sshfs", "fuse.s3fs", "fuse.glusterfs", "fuse.ceph", "fuse.gcsfuse")
-    + ("fuse.rclone", "fuse.mount-s3", "fuse.juicefs", "fuse.beegfs", "fuse.blobfuse2")
-)
+# fmt: off
+NETWORK = frozenset((
+    "nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "ncpfs", "afs", "coda", "ceph", "lustre", "gpfs", "beegfs", "glusterfs",
+    "orangefs", "ocfs2", "gfs2", "davfs", "fuse.sshfs", "fuse.s3fs", "fuse.glusterfs", "fuse.ceph",
+    "fuse.gcsfuse", "fuse.rclone", "fuse.mount-s3", "fuse.juicefs", "fuse.beegfs", "fuse.blobfuse2",
+))
+# fmt: on
 """File systems on which SQLite's locks and shared memory don't reach the other machines."""
 
 
