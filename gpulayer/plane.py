@@ -16,7 +16,6 @@ from gpulayer.spec.reports import Report
 from gpulayer.spec.states import Reason
 from gpulayer.spec.workers import WorkerInfo
 
-
 __all__ = ["Cursor", "News", "Plane", "open"]
 
 

@@ -19,7 +19,7 @@ from gpulayer.spec.records import JobRecord, TaskRecord
 from gpulayer.spec.states import JobState, Reason, TaskState
 
 _LIVING = tuple(state.value for state in JobState if not state.terminal)
-_COLUMNS = (jobs.c.id, jobs.c.spec, jobs.c.rest, jobs.c.version)
+_COLUMNS = (jobs.c.id, jobs.c.spec, jobs.c.rest, jobs.c.version, jobs.c.nodes)
 
 
 class Conflict(Exception):
@@ -68,6 +68,7 @@ def _moving(record: JobRecord, deadline: float | None) -> dict[str, object]:
         "state": record.state.value,
         "version": record.version,
         "events": record.events,
+        "nodes": len(record.tasks),
         "deadline": None if record.state.terminal else deadline,
         "rest": record.model_dump_json(exclude={"id", "spec", "tasks", "version"}),
     }
@@ -225,23 +226,29 @@ def forget(db: Connection, job_id: str) -> None:
 
 
 def _records(db: Connection, rows: Sequence[Any]) -> list[JobRecord]:
-    partial = [(row.id, row.spec, row.version, json.loads(row.rest)) for row in rows]
-    shares = _tasks_of(db, [(job_id, rest["attempt"]) for job_id, _, _, rest in partial if rest["attempt"]])
+    rests = {row.id: json.loads(row.rest) for row in rows}
+    shares = _tasks_of(db, {row.id: rests[row.id]["attempt"] for row in rows if row.nodes})
     return [
         JobRecord.model_validate(
-            {**rest, "id": job_id, "spec": values.spec(spec), "version": version, "tasks": shares.get(job_id, ())}
+            {
+                **rests[row.id],
+                "id": row.id,
+                "spec": values.spec(row.spec),
+                "version": row.version,
+                "tasks": shares.get(row.id, ()),
+            }
         )
-        for job_id, spec, version, rest in partial
+        for row in rows
     ]
 
 
-def _tasks_of(db: Connection, latest: Sequence[tuple[str, int]]) -> dict[str, list[TaskRecord]]:
+def _tasks_of(db: Connection, attempts: dict[str, int]) -> dict[str, list[TaskRecord]]:
     found: dict[str, list[TaskRecord]] = defaultdict(list)
-    attempts = dict(latest)
-    for start in range(0, len(latest), 500):
-        some = [job_id for job_id, _ in latest[start : start + 500]]
-        query = select(tasks.c.job_id, tasks.c.attempt, tasks.c.record).where(tasks.c.job_id.in_(some))
-        for row in db.execute(query.order_by(tasks.c.node_rank)):
+    wanted = list(attempts)
+    for start in range(0, len(wanted), 500):
+        query = select(tasks.c.job_id, tasks.c.attempt, tasks.c.record)
+        query = query.where(tasks.c.job_id.in_(wanted[start : start + 500])).order_by(tasks.c.node_rank)
+        for row in db.execute(query):
             if row.attempt == attempts[row.job_id]:
                 found[row.job_id].append(values.task(row.record))
     return found

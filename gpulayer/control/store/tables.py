@@ -18,10 +18,11 @@ jobs = Table(
     Column("deadline", Float, index=True),
     Column("version", Integer, nullable=False),
     Column("events", Integer, nullable=False),
+    Column("nodes", Integer, nullable=False),
     Column("spec", Text, nullable=False),
     Column("rest", Text, nullable=False),
 )
-"""``deadline`` is when the engine wants to look at the job again; ``rest`` is the record without spec and tasks."""
+"""``deadline`` is when the engine wants to look at the job again; ``nodes`` counts the tasks that the record has now; ``rest`` is the record without spec and tasks."""
 
 tasks = Table(
     "tasks",

@@ -71,6 +71,7 @@ def upgrade() -> None:
         sa.Column("deadline", sa.Float(), nullable=True),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("events", sa.Integer(), nullable=False),
+        sa.Column("nodes", sa.Integer(), nullable=False),
         sa.Column("spec", sa.Text(), nullable=False),
         sa.Column("rest", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
