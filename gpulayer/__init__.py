@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from gpulayer.strategies import autoload, random_start
 
 if TYPE_CHECKING:
+    from lightning.pytorch import Trainer as Trainer
+
     from gpulayer.client.options import JobOptions as JobOptions
     from gpulayer.errors import GPULayerError as GPULayerError
     from gpulayer.errors import JobFailed as JobFailed
     from gpulayer.spec.resources import Resources as Resources
-    from gpulayer.strategies.caller import CallerStrategy as GPULayerStrategy
-    from lightning.pytorch import Trainer as Trainer
+    from gpulayer.strategies.caller import CallerStrategy as GPULayerStrategy  # noqa: F401
 
 __version__ = "0.1.0"
 
@@ -28,14 +29,14 @@ _HOME_OF = {
     "GPULayerStrategy": "gpulayer.trainer.trainer",
     "in_job": "gpulayer.runtime.context",
 }
-_ERRORS = (
-    "GPULayerError InvalidJob Unschedulable HomeError WorkerStartFailed UnsupportedPlatform UnsupportedLightning CallRefused"
-    " ScriptUnavailable CallsDiverged JobFailed RemoteError JobCancelled JobTimedOut JobLost WorkerLost PreparationFailed"
-    " RendezvousFailed Straggler"
-).split()
-_HOME_OF |= dict.fromkeys(_ERRORS, "gpulayer.errors")
+_ERRORS = """
+    GPULayerError InvalidJob Unschedulable HomeError WorkerStartFailed UnsupportedPlatform UnsupportedLightning CallRefused
+    ScriptUnavailable CallsDiverged JobFailed RemoteError JobCancelled JobTimedOut JobLost WorkerLost PreparationFailed
+    RendezvousFailed Straggler
+"""
+_HOME_OF |= dict.fromkeys(_ERRORS.split(), "gpulayer.errors")
 
-__all__ = ["__version__", *sorted(_HOME_OF)]  # noqa: PLE0604
+__all__ = ["__version__", *sorted(_HOME_OF)]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO
 
 from gpulayer.errors import WorkerStartFailed
 from gpulayer.plane import Plane
@@ -89,15 +88,22 @@ class LocalWorkers:
         argv = [sys.executable, "-P", "-m", "gpulayer.worker.local", "--home", str(self._home), "--owner", self._owner]
         argv += ["--watch-pid", str(os.getpid()), "--workers", *workers]
         with log.open("ab") as out:
-            return subprocess.Popen(argv, **_io(out), env=initial_environment(), cwd="/", start_new_session=True), log
+            host = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                env=initial_environment(),
+                cwd="/",
+                start_new_session=True,
+            )
+        return host, log
 
     def _failure(self, sentence: str) -> WorkerStartFailed:
         said = [line for _, log in self._hosts for line in _tail(log)]
-        return WorkerStartFailed(sentence + (f" It said: {' / '.join(said)}" if said else ""), log=[str(x) for _, x in self._hosts])
-
-
-def _io(out: IO[bytes]) -> dict[str, object]:
-    return {"stdin": subprocess.PIPE, "stdout": out, "stderr": out}
+        return WorkerStartFailed(
+            sentence + (f" It said: {' / '.join(said)}" if said else ""), log=[str(x) for _, x in self._hosts]
+        )
 
 
 def _tail(log: Path, lines: int = 3) -> list[str]:

@@ -11,7 +11,7 @@ from gpulayer.client.homecoming import Homecoming
 from gpulayer.client.local_workers import LocalWorkers
 from gpulayer.plane import Plane
 from gpulayer.settings import Settings
-from gpulayer.strategies import job_spec
+from gpulayer.strategies import going, job_spec
 from gpulayer.strategies.held import HeldJob
 from gpulayer.strategies.script import Program
 
@@ -48,16 +48,16 @@ class Backstage:
         opened = self.plane()
         source = job_spec.find_source(program, request.options)
         local = request.options.target == "local" and self._settings.url is None
-        if local:
-            self._start(request.num_nodes)
-        bundle = job_spec.pack(source, opened)
-        spec = job_spec.spec(request, program, source, bundle)
-        if local and self._workers is not None:
-            self._workers.wait(opened)
+        workers = self._start(request.num_nodes) if local else None
+        packed = job_spec.pack(source, program, opened, self._settings.home)
+        spec = job_spec.spec(request, program, source, packed, going.start_settings(opened))
+        if workers is not None:
+            workers.wait(opened)
         job = opened.submit(spec)
-        say(job_spec.greeting(job, request))
-        home = self._homecoming.setdefault((str(source.root), source.cwd), Homecoming(opened, source.place))
-        return HeldJob(opened, job, request.shape, source, bundle, home, self._workers if local else None)
+        say(f"{job.id} on {_shape(request.num_nodes, request.procs_per_worker)}")
+        place = (str(source.root), source.cwd)
+        home = self._homecoming.setdefault(place, Homecoming(opened, source.place))
+        return HeldJob(opened, job, request.shape, source, packed, home, workers)
 
     def plane(self) -> Plane:
         with self._lock:
@@ -65,13 +65,15 @@ class Backstage:
                 self._plane = plane.open(self._settings.url or self._settings.home, process="caller")
             return self._plane
 
-    def _start(self, count: int) -> None:
+    def _start(self, count: int) -> LocalWorkers:
         opened = self.plane()
         with self._lock:
             if self._workers is None:
                 self._workers = LocalWorkers(self._settings.home, opened.process_id)
-        self._workers.forget_dead()
-        self._workers.ensure(count)
+            workers = self._workers
+        workers.forget_dead()
+        workers.ensure(count)
+        return workers
 
     def close(self) -> None:
         """Let the workers end, for a while, and close the plane."""
@@ -81,3 +83,10 @@ class Backstage:
             if self._plane is not None:
                 self._plane.close()
             self._plane = self._workers = None
+
+
+def _shape(workers: int, processes: int) -> str:
+    def count(number: int, word: str) -> str:
+        return f"{number} {word}" + ("" if number == 1 else "s" if not word.endswith("s") else "es")
+
+    return f"{count(workers, 'worker')} x {count(processes, 'process')}"

@@ -118,7 +118,7 @@ class CallerStrategy:
     def reduce(self, tensor: Any, *_: Any, **__: Any) -> Any:
         return tensor
 
-    def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:  # noqa: A002 - Lightning's word
+    def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
         return decision
 
     def all_gather(self, tensor: Any, *_: Any, **__: Any) -> Any:
@@ -143,12 +143,12 @@ class CallerStrategy:
     @property
     def optimizers(self) -> list[Any]:
         self._pay()
-        return cast(list[Any], self._optimizers)
+        return self._optimizers
 
     @optimizers.setter
     def optimizers(self, optimizers: list[Any]) -> None:
         self._owed = None
-        self.names.Strategy.optimizers.fset(self, optimizers)  # type: ignore[attr-defined]
+        self.names.Strategy.optimizers.fset(self, optimizers)
 
     @property
     def lr_scheduler_configs(self) -> list[Any]:

@@ -50,7 +50,7 @@ def connect(connector: Any, original: Callable[..., None], arguments: dict[str, 
     if checked.checkpoint_io is not None:
         strategy.checkpoint_io = connector.checkpoint_io = checked.checkpoint_io
     strategy.ordinal = seam.next_ordinal()
-    _quiet_device_report(names)
+    _quiet_device_report(namespace)
     session.current().expect(arguments["num_nodes"], options)
 
 
@@ -94,8 +94,9 @@ def _with_devices(options: JobOptions, devices: int) -> JobOptions:
 
 
 @functools.cache
-def _quiet_device_report(names: Names) -> None:
+def _quiet_device_report(namespace: str) -> None:
     """Keep Trainers of ours from reporting (and asking for) the devices of this machine."""
+    names = lightning.of(namespace)
     original = names.setup._log_device_info
 
     @functools.wraps(original)

@@ -49,7 +49,7 @@ def relative(ckpt_path: Any, root: str, to_caller: Callable[[str], str]) -> str 
     """
     if ckpt_path is None or ckpt_path == "":
         return None
-    text = os.fspath(ckpt_path)
+    text: str = os.fspath(ckpt_path)
     if is_keyword(text) or "://" in text:
         return text
     path = PurePosixPath(to_caller(text))

@@ -8,13 +8,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.client import progress
-from gpulayer.client.follow import Follower, say
+from gpulayer.client.follow import Follower, Showing, say
 from gpulayer.client.homecoming import Brought, Homecoming
 from gpulayer.client.interrupts import Interrupts
 from gpulayer.client.local_workers import LocalWorkers
 from gpulayer.client.options import JobOptions
 from gpulayer.plane import Plane
-from gpulayer.spec.calls import CallView, EarlierCall, ErrorRecord, Go, Outcome
+from gpulayer.spec.calls import CallView, EarlierCall, ErrorRecord, Outcome
 from gpulayer.spec.files import Blob
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
@@ -99,9 +99,7 @@ class HeldJob:
             return self._succeeded(number, request, view)
         return self._failed(number, request, job, view, interrupts)
 
-    def _follow(
-        self, number: int, request: CallRequest, interrupts: Interrupts, reached: Any, showing: progress.Showing
-    ) -> JobRecord:
+    def _follow(self, number: int, request: CallRequest, interrupts: Interrupts, reached: Any, showing: Showing) -> JobRecord:
         def each(job: JobRecord) -> None:
             if _view(job, number).needs_state and self._sent_state != number:
                 self._sent_state = number
@@ -127,9 +125,7 @@ class HeldJob:
         result, unapplied = self._apply(first.body, request)
         return Settled(left, result=result, unapplied=unapplied)
 
-    def _failed(
-        self, number: int, request: CallRequest, job: JobRecord, view: CallView, interrupts: Interrupts
-    ) -> Settled:
+    def _failed(self, number: int, request: CallRequest, job: JobRecord, view: CallView, interrupts: Interrupts) -> Settled:
         record, told = failure.culprit(job, view)
         body = None if told is None else told.body
         unapplied = [] if body is None else self._apply(body, request)[1]
@@ -151,8 +147,7 @@ class HeldJob:
         if body is None:
             return None, []
         with TemporaryDirectory(prefix="gpulayer-") as folder:
-            data = outcome.read(self._fetch(body, Path(folder)))
-            return going.apply(data, request)
+            return going.apply(self._fetch(body, Path(folder)), request)
 
     def _fetch(self, blob: Blob, folder: Path) -> Path:
         target = folder / blob.sha256
@@ -163,7 +158,9 @@ class HeldJob:
         for kept, beside in brought.beside:
             say(f"{kept} was changed here meanwhile and is kept; the job's is {beside}.")
         if brought.doubles:
-            say(f"{len(brought.doubles)} files of other nodes differ from node 0's; they are below {brought.doubles[0].parent}.")
+            say(
+                f"{len(brought.doubles)} files of other nodes differ from node 0's; they are below {brought.doubles[0].parent}."
+            )
 
     def farewell(self) -> None:
         """Say that no further call will come."""

@@ -23,16 +23,25 @@ class Program:
     module: str | None
     args: tuple[str, ...]
 
-    def entrypoint(self, root: Path) -> str:
-        """Name it as a DistributedJob does; raises ``EntrypointMissing`` for a script outside of ``root``."""
+    word: str = ""
+    """The script as it was named on the command line."""
+
+    def entrypoint(self, file: str, cwd: str) -> str:
+        """Name it as a DistributedJob does, for a job in which it lies at ``file`` and ``cwd`` is the working directory.
+
+        A relative name stays as it was typed: programs see it as ``sys.argv[0]``.
+        """
         if self.module is not None:
             return f"-m {self.module}"
-        if not self.file.is_relative_to(root):
-            raise EntrypointMissing(
-                f"The script {self.file} is not below the source folder {root}.",
-                next_step="Name a source folder that holds it: JobOptions(source_dir=...).",
-            )
-        return self.file.relative_to(root).as_posix()
+        if self.word and not os.path.isabs(self.word) and os.path.normpath(os.path.join(cwd, self.word)) == file:
+            return self.word
+        return os.path.relpath(file, cwd)
+
+    @property
+    def package_root(self) -> Path:
+        """The folder from which a module is imported: above its packages."""
+        depth = (self.module or "").count(".") + (1 if self.file.name == "__main__.py" else 0)
+        return self.file.parents[depth]
 
 
 def find(orig_argv: Sequence[str], main: Any, cwd: str) -> Program:
@@ -53,11 +62,11 @@ def find(orig_argv: Sequence[str], main: Any, cwd: str) -> Program:
         file = file / "__main__.py"
     if not file.is_file():
         raise EntrypointMissing(f"The script {file} is not there (any more).", next_step="Run it from where it lies.")
-    return Program(file, None, args)
+    return Program(file, None, args, word=value)
 
 
 def read_argv(argv: Sequence[str]) -> tuple[str, str, tuple[str, ...]]:
-    """Split Python's command line into how the program was named (script, -m, -c, stdin, prompt), its name and its arguments."""
+    """Split Python's command line: how the program was named (script, -m, -c, stdin, prompt), its name, its arguments."""
     words = list(argv[1:])
     while words:
         word = words.pop(0)

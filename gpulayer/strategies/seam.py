@@ -30,8 +30,9 @@ def attach(module: ModuleType, namespace: str) -> None:
         bound.apply_defaults()
         arguments = dict(list(bound.arguments.items())[1:])
         if not is_ours(arguments):
-            return original(self, *args, **kwargs)
-        return _connect(self, original, arguments, namespace)
+            original(self, *args, **kwargs)
+        else:
+            _connect(self, original, arguments, namespace)
 
     setattr(wrapped, _MARK, original)
     connector.__init__ = wrapped

@@ -16,8 +16,6 @@ from gpulayer.strategies import names as lightning
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer as Trainer
 
-    from gpulayer.strategies.caller import CallerStrategy as GPULayerStrategy
-
 
 class TrainerWithJob:
     """Lightning's Trainer, with one more argument: ``job`` says where and how its calls run.

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from gpulayer.errors import EntrypointMissing, ScriptUnavailable
 from gpulayer.strategies import script
 
@@ -30,27 +31,28 @@ def test_the_command_line_of_python_is_read_as_python_does(words: list[str], fou
     assert script.read_argv(words) == found
 
 
-def test_a_script_is_named_relative_to_the_root_even_after_a_chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_is_found_and_keeps_its_name_even_after_a_chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").touch()
     monkeypatch.chdir("/")
-    program = script.find(["python", "code/train.py", "0"], SimpleNamespace(), str(tmp_path))
-    assert program.entrypoint(tmp_path) == "code/train.py"
+    program = script.find(["python", "./code/train.py", "0"], SimpleNamespace(), str(tmp_path))
+    assert program.file == tmp_path / "code" / "train.py"
+    assert program.entrypoint("/work/code/train.py", "/work") == "./code/train.py"
     assert program.args == ("0",)
 
 
-def test_a_script_outside_of_the_source_folder_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_an_absolute_script_is_named_from_the_jobs_working_directory(tmp_path: Path) -> None:
     (tmp_path / "train.py").touch()
-    program = script.find(["python", "train.py"], SimpleNamespace(), str(tmp_path))
-    with pytest.raises(EntrypointMissing, match="source_dir"):
-        program.entrypoint(tmp_path / "elsewhere")
+    program = script.find(["python", str(tmp_path / "train.py")], SimpleNamespace(), "/elsewhere")
+    assert program.entrypoint("/work/train.py", "/work/abs/elsewhere") == "../../train.py"
 
 
-def test_a_module_keeps_its_name(tmp_path: Path) -> None:
-    (tmp_path / "mod.py").touch()
-    main = SimpleNamespace(__file__=str(tmp_path / "mod.py"), __spec__=None)
-    program = script.find(["python", "-m", "mod", "a"], main, str(tmp_path))
-    assert (program.entrypoint(tmp_path), program.file) == ("-m mod", tmp_path / "mod.py")
+def test_a_module_keeps_its_name_and_knows_where_it_is_imported_from(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "mod.py").touch()
+    main = SimpleNamespace(__file__=str(tmp_path / "pkg" / "mod.py"), __spec__=None)
+    program = script.find(["python", "-m", "pkg.mod", "a"], main, str(tmp_path))
+    assert (program.entrypoint("/work/pkg/mod.py", "/work"), program.package_root) == ("-m pkg.mod", tmp_path)
 
 
 @pytest.mark.parametrize("words", [["python", "-c", "pass"], ["python", "-"], ["python"]])
@@ -62,5 +64,3 @@ def test_a_program_without_a_file_is_refused(words: list[str]) -> None:
 def test_a_script_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(EntrypointMissing, match=r"gone\.py is not there"):
         script.find(["python", "gone.py"], SimpleNamespace(), str(tmp_path))
-
-

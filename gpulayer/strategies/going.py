@@ -1,0 +1,57 @@
+"""The caller's word that a call may begin, and how what the call left becomes part of the caller's objects."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gpulayer.plane import Plane
+from gpulayer.spec.calls import EarlierCall, Go
+from gpulayer.strategies import call_settings, digest, fingerprint, outcome, random_start
+from gpulayer.strategies.job_spec import Source
+from gpulayer.strategies.outcome import Scene
+
+if TYPE_CHECKING:
+    from gpulayer.strategies.session import CallRequest
+
+
+def start_settings(plane: Plane) -> str | None:
+    """Store what the job needs before its script begins; the digest of the blob."""
+    return plane.put_blob(call_settings.collect_start(random_start.at_import())).sha256
+
+
+def go(number: int, request: CallRequest, source: Source, plane: Plane, earlier: tuple[EarlierCall, ...]) -> Go:
+    """Describe call ``number`` with the caller's settings for it."""
+    settings = call_settings.collect(request, source)
+    return Go(
+        fingerprint=fingerprint.take(
+            call=number,
+            function=request.function,
+            ordinal=request.ordinal,
+            trainer=request.trainer,
+            model=request.model,
+            ckpt_path=fingerprint.relative(request.ckpt_path, str(source.root), os.path.abspath),
+        ),
+        settings=plane.put_blob(settings),
+        state_digest="" if request.model is None else digest.of_state(request.model),
+        earlier=earlier,
+    )
+
+
+def state(model: torch.nn.Module) -> bytes:
+    """Write the caller's tensors for ranks that have others."""
+    written = io.BytesIO()
+    torch.save(digest.pack_state(model), written)
+    return written.getvalue()
+
+
+def apply(body: Path, request: CallRequest) -> tuple[Any, list[str]]:
+    """Apply an outcome to the caller's objects; the returned value, and the names of what couldn't be brought back."""
+    request.strategy.connect(request.model)
+    scene = Scene(request.trainer, request.model, request.datamodule, request.arguments)
+    applied = outcome.apply(outcome.load(body), scene)
+    return applied.returned, list(applied.lost)

@@ -1,0 +1,172 @@
+"""From a script and a Trainer's wishes to the job that is submitted."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import platform
+import sysconfig
+import zipfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from gpulayer.artifacts import bundle
+from gpulayer.client.options import JobOptions
+from gpulayer.errors import EntrypointMissing
+from gpulayer.plane import Plane
+from gpulayer.spec.job import Calls, CommandJob, DistributedJob
+from gpulayer.spec.resources import Resources
+from gpulayer.strategies import autoload, names
+from gpulayer.strategies.paths import PathMap, between
+from gpulayer.strategies.script import Program
+
+if TYPE_CHECKING:
+    from gpulayer.strategies.session import CallRequest
+
+_WORK = "/-"
+"""A work folder's name where only what lies below it matters."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The folder that is bundled and where the caller's process began; both absolute."""
+
+    root: Path
+    cwd: str
+
+    @property
+    def paths(self) -> PathMap:
+        """The map to a work folder, named as seen from the work folder itself."""
+        return between(str(self.root), self.cwd, _WORK)
+
+    @property
+    def job_cwd(self) -> str:
+        """The job's working directory, relative to its work folder."""
+        return os.path.relpath(self.paths.job_cwd(), _WORK)
+
+    def place(self, path: str) -> Path:
+        """Return where an output (relative to the work folder) lies at the caller."""
+        return Path(self.paths.to_caller(f"{_WORK}/{path}"))
+
+
+@dataclass(frozen=True)
+class PackedSource:
+    """The bundle of a job, in the plane's store, with the list of what it left out."""
+
+    plane: Plane
+    sha256: str
+    left_out: str
+
+    def hash_of(self, path: str) -> str | None:
+        """Return the hash that a file had in the bundle, None for one that wasn't in it."""
+        return self._hashes.get(path) if "\0" not in path else None
+
+    @functools.cached_property
+    def _hashes(self) -> dict[str, str]:
+        with self.plane.open_blob(self.sha256) as opened, zipfile.ZipFile(opened) as archive:
+            return {name: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist()}
+
+
+def find_source(program: Program, options: JobOptions) -> Source:
+    """Choose the folder that is bundled: the one named, else the project around the program (or, for a tool, the cwd)."""
+    cwd = autoload.STARTED_CWD
+    near = program.package_root / "-" if program.module else program.file
+    if _is_installed(near):
+        near = Path(cwd) / "-"
+    source = Source(bundle.find_root(near, options.source_dir), cwd)
+    if program.module is None and not _is_installed(program.file) and not program.file.is_relative_to(source.root):
+        raise EntrypointMissing(
+            f"The script {program.file} is not below the source folder {source.root}.",
+            next_step="Name a source folder that holds it: JobOptions(source_dir=...).",
+        )
+    return source
+
+
+def _is_installed(path: Path) -> bool:
+    """Say whether a program belongs to the Python installation (``pytest``, a console script) and not to a project."""
+    places = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib", "scripts")}
+    return any(path.is_relative_to(place) for place in places if place)
+
+
+def pack(source: Source, program: Program, plane: Plane, home: Path) -> PackedSource:
+    """Bundle the source into the plane's store; an unchanged tree is neither zipped nor stored again."""
+    memory = home / "bundles" / f"{hashlib.sha256(str(source.root).encode()).hexdigest()[:16]}.json"
+    always = [program.file] if program.file.is_relative_to(source.root) else []
+    with TemporaryDirectory(prefix="bundle-", dir=home) as folder:
+        made = bundle.pack(
+            source.root, Path(folder) / "bundle.zip", never=[home], always=always, memory=memory, known=plane.has_blob
+        )
+        if made.path is not None:
+            plane.put_blob(made.path)
+    left_out = json.dumps([dataclasses.asdict(each) for each in made.left_out]).encode()
+    return PackedSource(plane, made.sha256, plane.put_blob(left_out).sha256)
+
+
+def spec(
+    request: CallRequest, program: Program, source: Source, packed: PackedSource, settings: str | None
+) -> DistributedJob | CommandJob:
+    """Write the job: torchrun on ``num_nodes`` workers, or one process without it."""
+    options = request.options
+    calls = Calls(
+        root=str(source.root),
+        cwd=source.cwd,
+        idle_limit_s=options.idle_limit_s,
+        straggler_grace_s=options.straggler_grace_s,
+        caller_lease_s=options.caller_lease_s,
+        settings=settings,
+    )
+    common = {
+        "name": options.name,
+        "env": options.env,
+        "timeout_s": options.timeout_s,
+        "queue_timeout_s": options.queue_timeout_s,
+        "rendezvous_timeout_s": options.rendezvous_timeout_s,
+        "priority": options.priority,
+        "labels": options.labels,
+        "inputs": options.inputs,
+        "source": packed.sha256,
+        "left_out": packed.left_out,
+        "source_root": str(source.root),
+        "cwd": source.job_cwd,
+        "resources": matching(options, request.names.namespace),
+        "placement": options.placement,
+        "on_unschedulable": options.on_unschedulable,
+        "grace_s": options.grace_s,
+        "calls": calls,
+    }
+    entrypoint = program.entrypoint(source.paths.to_job(str(program.file)), source.paths.job_cwd())
+    if request.num_nodes * request.procs_per_worker == 1:
+        words = ("-m", program.module) if program.module else (entrypoint,)
+        return CommandJob(command=("python", "-m", "gpulayer.runtime", *words, *program.args), **common)
+    return DistributedJob(
+        entrypoint=entrypoint,
+        args=program.args,
+        num_workers=request.num_nodes,
+        procs_per_worker=request.procs_per_worker,
+        **common,
+    )
+
+
+def matching(options: JobOptions, namespace: str) -> Resources:
+    """Add the caller's minor versions to what workers must have, where the options don't say otherwise."""
+    asked = options.resources
+    if options.match == "none":
+        return asked
+    lightning = names.DISTRIBUTIONS[namespace]
+    return asked.model_copy(
+        update={
+            "python": asked.python or _minor(platform.python_version()),
+            "torch": asked.torch or _minor(metadata.version("torch")),
+            "frameworks": {lightning: _minor(metadata.version(lightning)), **asked.frameworks},
+        }
+    )
+
+
+def _minor(version: str) -> str:
+    return f"=={'.'.join(version.split('.')[:2])}.*"

@@ -1,0 +1,141 @@
+"""How a job's files come home."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from gpulayer.client.homecoming import Deed, Homecoming, choose, decide
+from gpulayer.spec.files import Artifact, Blob
+
+JOB = "job-000000000001"
+
+
+class Store:
+    """The artifacts of one job and the bytes behind them."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def artifacts(self, job_id: str) -> list[Artifact]:
+        return [
+            Artifact(job_id=job_id, attempt=1, path=path, blob=Blob(sha256=sha(data), size=len(data)), mtime=1e9)
+            for path, data in self.files.items()
+        ]
+
+    def fetch_blob(self, sha256: str, to: Path) -> None:
+        to.write_bytes(next(data for data in self.files.values() if sha(data) == sha256))
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def homecoming(store: Store, root: Path) -> Homecoming:
+    return Homecoming(store, lambda path: root / path)  # type: ignore[arg-type]
+
+
+def no_base(path: str) -> None:
+    return None
+
+
+def test_a_new_file_is_written_once_with_its_time(homecoming: Homecoming, store: Store, root: Path) -> None:
+    store.files["node0/logs/a.csv"] = b"1"
+    assert homecoming.bring(JOB, no_base).written == [root / "logs/a.csv"]
+    assert os.stat(root / "logs/a.csv").st_mtime == 1e9
+    assert homecoming.bring(JOB, no_base).written == []
+
+
+def test_a_file_of_this_run_is_replaced_by_its_next_version(homecoming: Homecoming, store: Store, root: Path) -> None:
+    store.files["node0/a.csv"] = b"1"
+    homecoming.bring(JOB, no_base)
+    store.files["node0/a.csv"] = b"1, 2"
+    homecoming.bring(JOB, no_base)
+    assert (root / "a.csv").read_bytes() == b"1, 2"
+
+
+def test_a_file_that_was_there_before_is_kept_and_the_jobs_lies_beside(
+    homecoming: Homecoming, store: Store, root: Path
+) -> None:
+    (root / "a.csv").write_bytes(b"mine")
+    store.files["node0/a.csv"] = b"1"
+    brought = homecoming.bring(JOB, no_base)
+    assert (root / "a.csv").read_bytes() == b"mine"
+    assert brought.beside == [(root / "a.csv", root / f"a.csv.{JOB}")]
+    assert (root / f"a.csv.{JOB}").read_bytes() == b"1"
+
+
+def test_a_file_that_was_changed_here_meanwhile_is_kept(homecoming: Homecoming, store: Store, root: Path) -> None:
+    store.files["node0/a.csv"] = b"1"
+    homecoming.bring(JOB, no_base)
+    (root / "a.csv").write_bytes(b"edited")
+    store.files["node0/a.csv"] = b"1, 2"
+    homecoming.bring(JOB, no_base)
+    assert (root / "a.csv").read_bytes() == b"edited"
+
+
+def test_a_bundled_file_that_only_the_job_changed_is_changed_here(homecoming: Homecoming, store: Store, root: Path) -> None:
+    (root / "results.csv").write_bytes(b"old")
+    store.files["node0/results.csv"] = b"old, new"
+    homecoming.bring(JOB, lambda path: sha(b"old"))
+    assert (root / "results.csv").read_bytes() == b"old, new"
+
+
+def test_node_0_wins_and_the_others_go_to_their_folders(homecoming: Homecoming, store: Store, root: Path) -> None:
+    store.files |= {
+        "node1/a.csv": b"other",
+        "node0/a.csv": b"first",
+        "node1/b.csv": b"only",
+        "node1/same": b"s",
+        "node0/same": b"s",
+    }
+    brought = homecoming.bring(JOB, no_base)
+    assert {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()} == {"a.csv", "node1/a.csv", "b.csv", "same"}
+    assert (root / "a.csv").read_bytes() == b"first"
+    assert brought.doubles == [root / "node1/a.csv"]
+
+
+def test_a_checkpoint_that_the_job_deleted_goes_here_too_unless_it_was_changed(
+    homecoming: Homecoming, store: Store, root: Path
+) -> None:
+    store.files |= {"node0/one.ckpt": b"1", "node0/two.ckpt": b"2"}
+    homecoming.bring(JOB, no_base)
+    (root / "two.ckpt").write_bytes(b"edited")
+    store.files = {"node0/three.ckpt": b"3"}
+    assert homecoming.bring(JOB, no_base).removed == [root / "one.ckpt"]
+    assert sorted(os.listdir(root)) == ["three.ckpt", "two.ckpt"]
+
+
+def test_the_tenth_node_comes_after_the_second() -> None:
+    blob = Blob(sha256="0" * 64, size=0)
+    found = choose(Artifact(job_id=JOB, attempt=1, path=f"node{n}/x", blob=blob) for n in (10, 2))
+    assert found["x"].path == "node2/x"
+
+
+@pytest.mark.parametrize(
+    ("here", "wrote", "base", "deed"),
+    [
+        (None, None, None, Deed.WRITE),
+        ("new", None, None, Deed.NOTHING),
+        ("old", "old", None, Deed.WRITE),
+        ("old", None, "old", Deed.WRITE),
+        ("mine", "old", "old", Deed.BESIDE),
+    ],
+)
+def test_the_deed_follows_from_the_hashes(here: str | None, wrote: str | None, base: str | None, deed: Deed) -> None:
+    assert decide("new", here=here, wrote=wrote, base=lambda: base) is deed
