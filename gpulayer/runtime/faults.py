@@ -32,6 +32,9 @@ class ErrorFields(TypedDict):
     communication: bool
 
 
+NONE = ErrorFields(error_module="", error_qualname="", error_message="", error_traceback="", communication=False)
+
+
 def describe(error: BaseException, tb: TracebackType | None = None) -> ErrorFields:
     """Return an exception as message fields; ``tb`` stands in for its own traceback where frames were left out."""
     shown = error.__traceback__ if tb is None else tb

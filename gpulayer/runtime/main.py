@@ -34,7 +34,7 @@ class Goodbye:
         if self.exit_code == 0:
             destroy_process_group()
         if self.link is not None:
-            self.link.left(self.exit_code, **(self.error or {}))
+            self.link.left(self.exit_code, **(self.error or faults.NONE))
 
 
 def main(argv: Sequence[str]) -> None:

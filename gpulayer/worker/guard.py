@@ -4,7 +4,7 @@
 
 FD is a socket to the worker; both sides send one JSON object a line.
 
-    worker: hold {locks}, start {argv, env, cwd, fifos, direct, spool}, stop {grace_s, kill}
+    worker: hold {locks}, start {argv, env, cwd, fifos, direct, rank, spool}, stop {grace_s, kill}
     guard:  waits {path, pid}, held, started {pid}, child {pid, code}, ended {exit_code, sentence, left}
 
 When the socket ends, the worker is dead: everything is killed at once. The locks are freed by the guard's own end.
@@ -132,14 +132,14 @@ class Guard:
 
         self._spool = SpoolWriter(Path(word["spool"]))
         for fifo in word["fifos"]:
-            self._pipes.fifo(Path(fifo["path"]), self._spool.stream(fifo["rank"], fifo["stream"]))
+            self._pipes.fifo(Path(fifo["path"]), self._into_spool(fifo["rank"], fifo["stream"]))
         # torchrun prints both of its streams into one, so that their order holds; a plain process keeps two.
         self._direct = word["direct"]
         if self._direct:
-            out = self._pipes.pipe(self._spool.stream(word["rank"], "stdout"))
-            err = self._pipes.pipe(self._spool.stream(word["rank"], "stderr"))
+            out = self._pipes.pipe(self._into_spool(word["rank"], "stdout"))
+            err = self._pipes.pipe(self._into_spool(word["rank"], "stderr"))
         else:
-            out = err = self._pipes.pipe(self._read_agent(self._spool.stream(None, "agent")))
+            out = err = self._pipes.pipe(self._listen_to_torchrun(self._into_spool(None, "agent")))
         try:
             self._agent = subprocess.Popen(
                 word["argv"],
@@ -157,7 +157,10 @@ class Guard:
             return
         self._say("started", pid=self._agent.pid)
 
-    def _read_agent(self, sink: pipes.Sink) -> pipes.Sink:
+    def _into_spool(self, rank: int | None, stream: str) -> pipes.Sink:
+        return lambda data: self._spool.feed(rank, stream, data, time.time())
+
+    def _listen_to_torchrun(self, sink: pipes.Sink) -> pipes.Sink:
         """Pass torchrun's words on, and catch what it says of ranks that failed: it alone sees their exit status."""
 
         def read(data: bytes) -> None:

@@ -1,0 +1,92 @@
+"""From what was seen of ranks and agents to evidence of a failure; pure."""
+
+from __future__ import annotations
+
+import signal
+
+from gpulayer.spec.calls import ErrorRecord
+from gpulayer.spec.causes import Evidence
+from gpulayer.spec.rank_messages import Left
+
+
+def of_left(node_rank: int, rank: int, left: Left, at: float) -> Evidence | None:
+    """Return what a rank's goodbye tells of a failure: the script raised, or asked for an exit code."""
+    if left.exit_code == 0:
+        return None
+    if not left.error_qualname:
+        return _exited(node_rank, rank, left.exit_code, at)
+    error = ErrorRecord(
+        rank=rank,
+        module=left.error_module,
+        qualname=left.error_qualname,
+        message=left.error_message,
+        traceback=left.error_traceback,
+        communication=left.communication,
+    )
+    return Evidence(
+        kind="communication" if left.communication else "exception",
+        node_rank=node_rank,
+        rank=rank,
+        at=at,
+        exit_code=left.exit_code,
+        sentence=f"Rank {rank} raised {left.error_qualname}: {left.error_message}".rstrip(": "),
+        error=error,
+    )
+
+
+def of_exit(node_rank: int, rank: int, exit_code: int, at: float) -> Evidence | None:
+    """Return what the end of a rank that said no goodbye tells; ``exit_code`` is negative for a signal."""
+    if exit_code == 0:
+        return None
+    if exit_code > 0:
+        return _exited(node_rank, rank, exit_code, at)
+    return Evidence(
+        kind="signal",
+        node_rank=node_rank,
+        rank=rank,
+        at=at,
+        exit_code=128 - exit_code,
+        signal=-exit_code,
+        sentence=f"Rank {rank} was killed by {name_of(-exit_code)}.",
+    )
+
+
+def of_agent(node_rank: int, what: str, exit_code: int, at: float, *, met: bool) -> Evidence | None:
+    """Return what the agent's (or command's) own end tells where no rank told more; ``met`` says that ranks came up."""
+    if exit_code == 0:
+        return None
+    if exit_code < 0:
+        sentence = f"{what} on node {node_rank} was killed by {name_of(-exit_code)}."
+        return Evidence(
+            kind="signal", node_rank=node_rank, at=at, exit_code=128 - exit_code, signal=-exit_code, sentence=sentence
+        )
+    if met:
+        sentence = f"{what} exited with code {exit_code}."
+        return Evidence(kind="exit", node_rank=node_rank, at=at, exit_code=exit_code, sentence=sentence)
+    sentence = f"{what} on node {node_rank} ended with code {exit_code} before any of its ranks started."
+    return Evidence(kind="rendezvous", node_rank=node_rank, at=at, exit_code=exit_code, sentence=sentence)
+
+
+def of_guard(node_rank: int) -> Evidence:
+    """Return the evidence of a guard that was killed, and its task's processes with it."""
+    sentence = f"The guard of node {node_rank} was killed."
+    number = signal.SIGKILL
+    return Evidence(kind="signal", node_rank=node_rank, signal=number, exit_code=128 + number, sentence=sentence)
+
+
+def name_of(number: int) -> str:
+    """Return SIGKILL for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def is_echo(found: Evidence, *, stopping: bool) -> bool:
+    """Say whether an end is only what a stop, or torchrun after a first failure, brings about."""
+    return stopping and (found.signal in (signal.SIGTERM, signal.SIGKILL) or found.exit_code == 128 + signal.SIGTERM)
+
+
+def _exited(node_rank: int, rank: int, exit_code: int, at: float) -> Evidence:
+    sentence = f"Rank {rank} exited with code {exit_code}."
+    return Evidence(kind="exit", node_rank=node_rank, rank=rank, at=at, exit_code=exit_code, sentence=sentence)

@@ -1,0 +1,131 @@
+"""The worker's end of a guard: starts one, speaks to it, hears how the task's processes fare."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gpulayer.worker.torchrun import Launch
+
+
+class Guarded:
+    """A running guard. ``on_word`` is called whenever it said something new.
+
+    ``exit_code`` is the agent's as Python gives it (negative for a signal), once ``ended``; ``lost`` says that the guard
+    itself died and took the task's processes with it.
+    """
+
+    def __init__(self, log: Path, on_word: Callable[[], None]) -> None:
+        ours, theirs = socket.socketpair()
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "gpulayer.worker.guard", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                cwd="/",
+            )
+        theirs.close()
+        self._socket = ours
+        self._on_news = on_word
+        self._changed = threading.Condition()
+        self.held = False
+        self.waits_for: tuple[str, int] | None = None
+        self.agent_pid: int | None = None
+        self.child_codes: dict[int, int] = {}
+        self.ended = False
+        self.lost = False
+        self.exit_code: int | None = None
+        self.sentence = ""
+        self.left: tuple[str, ...] = ()
+        threading.Thread(target=self._listen, name="gpulayer-guard", daemon=True).start()
+
+    def hold(self, locks: Iterable[Path]) -> None:
+        """Ask for locks, all or none; the guard goes on trying."""
+        self._say(kind="hold", locks=[str(path) for path in locks])
+
+    def start(self, launch: Launch, pipes: Path, spool: Path) -> None:
+        """Start the task's processes."""
+        fifos = [
+            {"path": str(pipes / f"rank{rank}.{stream}"), "rank": rank, "stream": stream}
+            for rank in launch.ranks
+            for stream in ("stdout", "stderr")
+        ]
+        self._say(
+            kind="start",
+            argv=launch.argv,
+            env=launch.env,
+            cwd=launch.cwd,
+            fifos=fifos,
+            direct=launch.direct,
+            rank=launch.rank,
+            spool=str(spool),
+        )
+
+    def stop(self, grace_s: float, *, kill: bool = False) -> None:
+        """End the task's processes: SIGTERM, and SIGKILL after the grace. A later stop may only be harder."""
+        self._say(kind="stop", grace_s=grace_s, kill=kill)
+
+    def await_over(self, timeout_s: float) -> bool:
+        """Wait until no process of the task is left."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.over, timeout_s)
+
+    @property
+    def over(self) -> bool:
+        return self.ended or self.lost
+
+    def close(self) -> None:
+        """Let the guard go, with its locks; what still runs is killed first."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        if not self.left:
+            self._process.wait()
+
+    def _say(self, **word: Any) -> None:
+        try:
+            self._socket.sendall(json.dumps(word).encode() + b"\n")
+        except OSError:
+            self._on_silence()
+
+    def _listen(self) -> None:
+        # A guard that was killed with words of ours unread resets the connection.
+        with suppress(ConnectionError), self._socket.makefile("rb") as lines:
+            for line in lines:
+                with self._changed:
+                    self._on_word(json.loads(line))
+                    self._changed.notify_all()
+                self._on_news()
+        self._on_silence()
+        self._socket.close()
+
+    def _on_word(self, word: dict[str, Any]) -> None:
+        match word["kind"]:
+            case "held":
+                self.held = True
+            case "waits":
+                self.waits_for = (word["path"], word["pid"])
+            case "started":
+                self.agent_pid = word["pid"]
+            case "child":
+                self.child_codes[word["pid"]] = word["code"]
+            case "ended":
+                self.exit_code, self.sentence = word["exit_code"], word["sentence"]
+                self.left = tuple(word["left"])
+                self.ended = True
+
+    def _on_silence(self) -> None:
+        with self._changed:
+            if not self.ended:
+                self.lost = True
+            self._changed.notify_all()
+        self._on_news()

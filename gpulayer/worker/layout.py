@@ -1,0 +1,83 @@
+"""Where the folders and locks of a task lie in a home."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpulayer.spec.records import Order
+
+
+@dataclass(frozen=True)
+class TaskFolders:
+    """``work`` is the unpacked bundle, the parent of the job's cwd and its output folder; ``root`` is the task's own."""
+
+    root: Path
+    work: Path
+    lock: Path
+
+    @property
+    def socket_name(self) -> str:
+        return "rank.sock"
+
+    @property
+    def socket(self) -> Path:
+        return self.root / self.socket_name
+
+    @property
+    def pipes(self) -> Path:
+        return self.root / "pipes"
+
+    @property
+    def spool(self) -> Path:
+        return self.root / "spool"
+
+    @property
+    def tmp(self) -> Path:
+        return self.root / "tmp"
+
+    @property
+    def bodies(self) -> Path:
+        return self.root / "bodies"
+
+    @property
+    def kept(self) -> Path:
+        return self.root / "kept"
+
+    @property
+    def input(self) -> Path:
+        return self.root / "input"
+
+    @property
+    def baseline(self) -> Path:
+        return self.work.with_name(self.work.name + ".baseline")
+
+    @property
+    def guard_log(self) -> Path:
+        return self.root / "guard.log"
+
+    def make(self) -> None:
+        """Create the task's own folders."""
+        for folder in (self.root, self.pipes, self.spool, self.tmp, self.bodies, self.kept, self.input, self.lock.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+
+
+def folders(home: Path, order: Order) -> TaskFolders:
+    """Name the folders of a task; the nodes of a job with calls share one work folder on a machine."""
+    attempt = f"{order.job_id}.{order.attempt}"
+    task = f"{attempt}.{order.node_rank}"
+    return TaskFolders(
+        root=home / "tasks" / task,
+        work=home / "work" / (attempt if shared(order) else task),
+        lock=home / "locks" / f"task-{task}",
+    )
+
+
+def shared(order: Order) -> bool:
+    """Say whether the job's nodes on one machine share a work folder."""
+    return order.spec.calls is not None
+
+
+def locks_of_attempt(home: Path, order: Order) -> list[Path]:
+    """Return the locks of all tasks of this attempt that were on this machine."""
+    return sorted((home / "locks").glob(f"task-{order.job_id}.{order.attempt}.*"))

@@ -1,0 +1,112 @@
+"""Where torchrun's agents meet: a port that nobody else can take, and proof that every node reaches it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from gpulayer.spec.records import RendezvousPoint
+
+_DIAL_S = 5.0
+_PATIENCE_S = 0.1
+_LONGEST = 4096
+
+
+class Unreachable(Exception):
+    """The nodes of an attempt can't meet; the sentence names who and where."""
+
+
+class Port:
+    """A bound port. ``quiet`` makes it deaf but keeps it: torchrun's store can bind it, and nobody else [1].
+
+    [1] Both sockets have SO_REUSEADDR, and Linux lets such sockets share a port as long as at most one listens.
+    """
+
+    def __init__(self, address: str, port: int | None) -> None:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((address, port or 0))
+            self._socket.listen(128)
+        except OSError as cause:
+            self._socket.close()
+            raise Unreachable(f"{address}:{port or 'any port'} can't be taken: {cause.strerror}.") from cause
+        self.point = RendezvousPoint(address=address, port=self._socket.getsockname()[1], nonce=secrets.token_hex(16))
+
+    def meet(self, attempt: str, peers: set[int], timeout_s: float, stopped: Callable[[], bool]) -> None:
+        """Answer the dial of every peer; raises ``Unreachable`` naming those who did not come in time."""
+        deadline = time.monotonic() + timeout_s
+        missing = set(peers)
+        self._socket.settimeout(_PATIENCE_S)
+        while missing and not stopped():
+            if time.monotonic() > deadline:
+                names = ", ".join(str(node) for node in sorted(missing))
+                raise Unreachable(f"Node {names} has not reached {self.point.address}:{self.point.port} in {timeout_s:g} s.")
+            try:
+                dial, _ = self._socket.accept()
+            except TimeoutError:
+                continue
+            missing -= self._answer(dial, attempt)
+
+    def quiet(self) -> None:
+        """Stop listening and keep the port."""
+        self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _answer(self, dial: socket.socket, attempt: str) -> set[int]:
+        with dial:
+            dial.settimeout(_DIAL_S)
+            said = _read_line(dial)
+            if said is None or said.get("attempt") != attempt or said.get("nonce") != self.point.nonce:
+                return set()
+            _send_line(dial, {"attempt": attempt, "nonce": self.point.nonce})
+            return {int(said["node_rank"])}
+
+
+def dial(point: RendezvousPoint, attempt: str, node_rank: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
+    """Prove that this node reaches the meeting point; raises ``Unreachable`` naming both."""
+    deadline = time.monotonic() + timeout_s
+    trouble = "no answer"
+    while not stopped():
+        try:
+            with socket.create_connection((point.address, point.port), timeout=_DIAL_S) as ours:
+                _send_line(ours, {"attempt": attempt, "nonce": point.nonce, "node_rank": node_rank})
+                if (_read_line(ours) or {}).get("nonce") == point.nonce:
+                    return
+                trouble = "somebody else answered"
+        except OSError as cause:
+            trouble = cause.strerror or str(cause)
+        if time.monotonic() > deadline:
+            raise Unreachable(
+                f"Node {node_rank} can't reach node 0 at {point.address}:{point.port}: {trouble}. "
+                "Open the port between the machines, or let node 0's worker advertise another address."
+            )
+        time.sleep(_PATIENCE_S)
+
+
+def _send_line(to: socket.socket, value: dict[str, Any]) -> None:
+    to.sendall(json.dumps(value).encode() + b"\n")
+
+
+def _read_line(ours: socket.socket) -> dict[str, Any] | None:
+    data = b""
+    while not data.endswith(b"\n") and len(data) < _LONGEST:
+        try:
+            more = ours.recv(_LONGEST)
+        except OSError:
+            return None
+        if not more:
+            return None
+        data += more
+    try:
+        said = json.loads(data)
+    except ValueError:
+        return None
+    return said if isinstance(said, dict) else None

@@ -1,0 +1,111 @@
+"""Puts a task's files in place before anything starts: the bundle, links to what it left out, the inputs."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+import fsspec
+
+from gpulayer.artifacts import bundle, outputs
+from gpulayer.errors import GPULayerError, PreparationFailed
+from gpulayer.plane import Plane
+from gpulayer.spec.job import FunctionJob, Input
+from gpulayer.spec.records import Order
+from gpulayer.worker import layout
+from gpulayer.worker.layout import TaskFolders
+from gpulayer.worker.torchrun import CALL_FILE
+
+_LOOK_S = 0.02
+RESULT_FILE = "result.json"
+
+
+def prepare(order: Order, where: TaskFolders, plane: Plane, stopped: Callable[[], bool]) -> None:
+    """Make everything ready; raises ``PreparationFailed`` in the words of what went wrong.
+
+    The nodes of a job with calls share one work folder on a machine: the tending one fills it, the others wait for that.
+    """
+    try:
+        if tends(order):
+            _fill(order, where, plane)
+            _mark_filled(where)
+        else:
+            _await_filled(where, stopped)
+        _inputs(order.spec.inputs, where.input)
+        if isinstance(order.spec, FunctionJob):
+            _describe_call(order.spec, where)
+    except PreparationFailed:
+        raise
+    except GPULayerError as cause:
+        raise PreparationFailed(cause.sentence, next_step=cause.next_step, **cause.facts) from cause
+    except Exception as cause:
+        raise PreparationFailed(f"{type(cause).__name__}: {cause}") from cause
+
+
+def tends(order: Order) -> bool:
+    """Say whether this node fills the work folder and stores what is in it."""
+    return not layout.shared(order) or order.machine_rank == order.node_rank
+
+
+def marker(where: TaskFolders) -> Path:
+    return where.work.with_name(where.work.name + ".filled")
+
+
+def _fill(order: Order, where: TaskFolders, plane: Plane) -> None:
+    spec = order.spec
+    where.work.mkdir(parents=True, exist_ok=True)
+    if spec.source is not None:
+        archive = where.root / "source.zip"
+        plane.fetch_blob(spec.source, archive)
+        bundle.unpack(archive, where.work)
+        archive.unlink()
+    if spec.left_out is not None and spec.source_root is not None and Path(spec.source_root).is_dir():
+        with plane.open_blob(spec.left_out) as opened:
+            bundle.link_left_out(json.load(opened), Path(spec.source_root), where.work)
+    cwd = where.work / spec.cwd
+    if not cwd.resolve().is_relative_to(where.work.resolve()):
+        raise PreparationFailed(f"The working directory {spec.cwd!r} leaves the source folder.")
+    cwd.mkdir(parents=True, exist_ok=True)
+    outputs.take_baseline(where.work, where.baseline)
+
+
+def _mark_filled(where: TaskFolders) -> None:
+    marker(where).touch()
+
+
+def _await_filled(where: TaskFolders, stopped: Callable[[], bool]) -> None:
+    while not marker(where).exists() and not stopped():
+        time.sleep(_LOOK_S)
+
+
+def _inputs(inputs: tuple[Input, ...], folder: Path) -> None:
+    for each in inputs:
+        target = _inside(folder, each.path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            fs, path = fsspec.core.url_to_fs(each.uri)
+            fs.get(path, os.fspath(target), recursive=fs.isdir(path))
+        except Exception as cause:
+            raise PreparationFailed(
+                f"The input {each.uri} could not be fetched: {type(cause).__name__}: {cause}", uri=each.uri
+            ) from cause
+
+
+def _inside(folder: Path, path: str) -> Path:
+    parts = PurePosixPath(path)
+    if parts.is_absolute() or ".." in parts.parts:
+        raise PreparationFailed(f"The input path {path!r} leaves the input folder.", next_step="Give a relative path.")
+    return folder / parts
+
+
+def _describe_call(spec: FunctionJob, where: TaskFolders) -> None:
+    call = {
+        "function": spec.function,
+        "args": spec.args,
+        "kwargs": spec.kwargs,
+        "result": str(where.work / RESULT_FILE),
+    }
+    (where.root / CALL_FILE).write_text(json.dumps(call))

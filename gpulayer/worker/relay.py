@@ -1,0 +1,307 @@
+"""The worker's end of the ranks' socket: passes their words to the plane, and the plane's to them."""
+
+from __future__ import annotations
+
+import logging
+import select
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gpulayer.plane import Plane
+from gpulayer.spec.calls import Arrival, ErrorRecord, Go, Outcome
+from gpulayer.spec.causes import Evidence
+from gpulayer.spec.files import Blob
+from gpulayer.spec.rank_messages import (
+    FROM_RANK,
+    Announce,
+    Arrive,
+    Begin,
+    End,
+    GoAhead,
+    Hello,
+    Kept,
+    Left,
+    Progressed,
+    Recorded,
+    Recording,
+)
+from gpulayer.spec.records import Order
+from gpulayer.spec.reports import CheckpointAnnounced, RankArrived, RankOutcome, RankProgress
+from gpulayer.transport import unix
+from gpulayer.worker import calls, checkpoints, evidence
+from gpulayer.worker.background import Background
+from gpulayer.worker.exits import Watched
+from gpulayer.worker.layout import TaskFolders
+from gpulayer.worker.reporter import Reporter
+
+_log = logging.getLogger(__name__)
+_HELLO_S = 30.0
+
+
+@dataclass
+class Rank:
+    """One connected rank. ``calls`` counts the calls it stood at."""
+
+    rank: int
+    connection: unix.Connection
+    process: Watched
+    told: calls.Told = field(default_factory=calls.Told)
+    calls: int = 0
+    left: Left | None = None
+    failed_call: bool = False
+    concluded: bool = False
+
+
+class Relay:
+    """Serves the ranks of one task, each in a thread of its own; another thread tells them what they have yet to hear.
+
+    ``on_fault`` hears of every failure that a rank showed. ``killed_with_agent`` says whether a rank's death is the agent's.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        where: TaskFolders,
+        plane: Plane,
+        reporter: Reporter,
+        background: Background,
+        on_fault: Callable[[Evidence], None],
+        killed_with_agent: Callable[[Watched], bool],
+    ) -> None:
+        self._order = order
+        self._where = where
+        self._plane = plane
+        self._reporter = reporter
+        self._background = background
+        self._on_fault = on_fault
+        self._killed_with_agent = killed_with_agent
+        self._changed = threading.Condition()
+        self._closed = False
+        self.ranks: dict[int, Rank] = {}
+        self._conversations: list[threading.Thread] = []
+        self._listener = unix.listen(where.root, where.socket_name)
+        self._start(self._take_in, "gpulayer-relay")
+        self._start(self._tell, "gpulayer-tell")
+
+    def update(self, order: Order) -> None:
+        """Take the newest orders; ranks hear of them from another thread."""
+        with self._changed:
+            self._order = order
+            self._changed.notify_all()
+
+    def finish(self, timeout_s: float) -> None:
+        """Hear every rank out, now that their processes are gone, and close."""
+        self._listener.close()
+        deadline = time.monotonic() + timeout_s
+        for conversation in self._conversations:
+            conversation.join(max(0.0, deadline - time.monotonic()))
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def learn(self, codes: Mapping[int, int]) -> None:
+        """Take exit codes by pid from somebody who saw what we could not."""
+        for rank in list(self.ranks.values()):
+            code = codes.get(rank.process.pid)
+            if code is not None and rank.concluded and rank.process.exit_code is None:
+                rank.process.exit_code = code
+                self._conclude(rank)
+
+    def all_left_well(self, expected: int) -> bool:
+        """Say whether every local rank said goodbye with exit code 0."""
+        return len(self.ranks) == expected and all(rank.left and rank.left.exit_code == 0 for rank in self.ranks.values())
+
+    # --- from ranks ----------------------------------------------------------------------------------------------
+
+    def _take_in(self) -> None:
+        while (connection := self._listener.accept()) is not None:
+            thread = self._start(partial(self._converse, connection), "gpulayer-rank")
+            self._conversations.append(thread)
+
+    def _converse(self, connection: unix.Connection) -> None:
+        try:
+            rank = self._meet(connection)
+            if rank is None:
+                return
+            while self._wait(rank):
+                message = connection.receive(FROM_RANK)
+                if message is None:
+                    break
+                self._on(rank, message)
+            self._conclude(rank)
+            rank.process.close()
+        except Exception:
+            _log.exception("a conversation with a rank broke")
+        finally:
+            connection.close()
+
+    def _meet(self, connection: unix.Connection) -> Rank | None:
+        hello = connection.receive(FROM_RANK, timeout_s=_HELLO_S)
+        if not isinstance(hello, Hello) or hello.attempt != self._order.attempt:
+            return None
+        rank = Rank(hello.rank, connection, Watched(hello.pid))
+        with self._changed:
+            self.ranks[hello.rank] = rank
+            self._changed.notify_all()
+        return rank
+
+    def _wait(self, rank: Rank) -> bool:
+        """Wait for a message; False once the process is gone and everything it said was heard.
+
+        A forked child may hold the connection open after the rank's death: so the process is watched as well.
+        """
+        if rank.connection.pending:
+            return True
+        poll = select.poll()
+        poll.register(rank.connection.fileno(), select.POLLIN)
+        if rank.process.fileno() >= 0 and not rank.process.ended:
+            poll.register(rank.process.fileno(), select.POLLIN)
+        ready = {file for file, _ in poll.poll(0 if rank.process.ended else None)}
+        rank.process.look()
+        return rank.connection.fileno() in ready or not rank.process.ended
+
+    def _on(self, rank: Rank, message: Any) -> None:
+        match message:
+            case Arrive():
+                rank.calls = max(rank.calls, message.fingerprint.call + 1)
+                arrival = Arrival(
+                    rank=rank.rank,
+                    call=message.fingerprint.call,
+                    fingerprint=message.fingerprint,
+                    state_digest=message.state_digest,
+                    at=time.time(),
+                )
+                self._reporter.send(RankArrived, arrival=arrival)
+            case Recording():
+                self._store(rank, message)
+            case Left():
+                self._on_left(rank, message)
+            case Announce():
+                self._keep(rank, message)
+            case Progressed():
+                self._reporter.send(RankProgress, progress=message.progress)
+
+    def _store(self, rank: Rank, message: Recording) -> None:
+        body = self._put(message.body)
+        error = None
+        if message.status != "ok":
+            rank.failed_call = True
+            error = ErrorRecord(
+                rank=rank.rank,
+                module=message.error_module,
+                qualname=message.error_qualname,
+                message=message.error_message,
+                traceback=message.error_traceback,
+                body=self._put(message.error_body),
+                communication=message.communication,
+            )
+        outcome = Outcome(call=message.call, rank=rank.rank, status=message.status, at=time.time(), body=body, error=error)
+        self._reporter.send(RankOutcome, outcome=outcome)
+        rank.connection.send(Recorded(call=message.call))
+
+    def _put(self, name: str | None) -> Blob | None:
+        if name is None:
+            return None
+        path = self._where.root / name
+        blob = self._plane.put_blob(path)
+        path.unlink(missing_ok=True)
+        return blob
+
+    def _on_left(self, rank: Rank, message: Left) -> None:
+        rank.left = message
+        rank.calls = max(rank.calls, message.calls)
+        self._say_gone(rank)
+        found = None if rank.failed_call else evidence.of_left(self._order.node_rank, rank.rank, message, time.time())
+        if found is not None:
+            self._on_fault(found)
+
+    def _say_gone(self, rank: Rank) -> None:
+        if self._order.spec.calls is not None:
+            gone = Arrival(rank=rank.rank, call=rank.calls, fingerprint=None, at=time.time())
+            self._reporter.send(RankArrived, arrival=gone)
+
+    def _keep(self, rank: Rank, message: Announce) -> None:
+        into = self._where.kept / f"{rank.rank}.{message.serial}"
+        kept = checkpoints.keep(message, self._where.work, into)
+        rank.connection.send(Kept(serial=message.serial))
+        self._background.do(
+            lambda: self._reporter.send(
+                CheckpointAnnounced,
+                share=checkpoints.share(self._order, rank.rank, message, kept, self._where.work, self._plane.put_blob),
+            )
+        )
+
+    def _conclude(self, rank: Rank) -> None:
+        """The rank is gone, or let go of its connection: what does its end tell?"""
+        rank.process.await_end()
+        rank.concluded = True
+        if rank.left is not None or self._killed_with_agent(rank.process):
+            return
+        code = rank.process.exit_code
+        if code == 0:
+            self._say_gone(rank)
+        elif code is not None and not rank.failed_call:
+            found = evidence.of_exit(self._order.node_rank, rank.rank, code, time.time())
+            if found is not None:
+                self._on_fault(found)
+
+    # --- to ranks ------------------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        with self._changed:
+            while not self._closed:
+                todo = [(rank, saying) for rank in self.ranks.values() for saying in calls.due(self._order, rank.told)]
+                for rank, saying in todo:
+                    calls.note(rank.told, saying)
+                if not todo:
+                    self._changed.wait()
+                    continue
+                self._changed.release()
+                try:
+                    for rank, saying in todo:
+                        self._say(rank, saying)
+                finally:
+                    self._changed.acquire()
+
+    def _say(self, rank: Rank, saying: calls.Saying) -> None:
+        try:
+            match saying:
+                case calls.SayGo(go):
+                    rank.connection.send(self._go_ahead(go))
+                case calls.SayBegin(call, state):
+                    rank.connection.send(Begin(call=call, state=self._local(state)))
+                case calls.SayEnd():
+                    rank.connection.send(End())
+        except OSError:
+            _log.info("rank %s is gone and did not hear %s", rank.rank, type(saying).__name__)
+        except Exception:
+            # A rank that can't be told would wait for ever: without its worker it leaves.
+            _log.exception("rank %s could not be told %s", rank.rank, type(saying).__name__)
+            rank.connection.close()
+
+    def _go_ahead(self, go: Go) -> GoAhead:
+        return GoAhead(
+            go=go.model_dump_json(),
+            settings=self._local(go.settings),
+            earlier=tuple(self._local(earlier.outcome) for earlier in go.earlier),
+            earlier_errors=tuple(self._local(earlier.error.body if earlier.error else None) for earlier in go.earlier),
+        )
+
+    def _local(self, blob: Blob | None) -> str | None:
+        """Return a blob as a file in the task's folder, fetched once."""
+        if blob is None:
+            return None
+        path: Path = self._where.bodies / blob.sha256
+        if not path.exists():
+            self._plane.fetch_blob(blob.sha256, path)
+        return str(path)
+
+    def _start(self, target: Callable[[], None], name: str) -> threading.Thread:
+        thread = threading.Thread(target=target, name=name, daemon=True)
+        thread.start()
+        return thread

@@ -1,0 +1,64 @@
+"""Which end a task comes to; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpulayer.spec.causes import Evidence
+from gpulayer.spec.records import Stop
+from gpulayer.spec.states import Reason, TaskState
+
+_OF_EVIDENCE = {
+    "exception": Reason.USER_ERROR,
+    "communication": Reason.PEER_FAILED,
+    "signal": Reason.SIGNALLED,
+    "exit": Reason.EXITED,
+    "preparation": Reason.PREPARATION_FAILED,
+    "rendezvous": Reason.RENDEZVOUS_FAILED,
+    "diverged": Reason.CALLS_DIVERGED,
+    "straggler": Reason.STRAGGLER,
+}
+_TERMINATED = 128 + 15
+
+
+@dataclass(frozen=True)
+class Ending:
+    state: TaskState
+    reason: Reason
+    exit_code: int | None
+    sentence: str = ""
+
+
+def of_task(
+    *,
+    stop: Stop | None,
+    evidence: tuple[Evidence, ...],
+    exit_code: int | None,
+    well: bool,
+    failed_call: bool,
+    sentence: str = "",
+) -> Ending:
+    """Choose the end of a task whose processes are gone.
+
+    ``well`` says that the agent exited with 0 or every rank said goodbye with 0; ``exit_code`` is the agent's. Evidence of
+    its own beats a stop that came after it, and the rank's exit code stands for torchrun's 1.
+    """
+    first = evidence[0] if evidence else None
+    if first is not None and not (stop is not None and first.kind == "communication"):
+        code = first.exit_code if first.exit_code is not None else exit_code
+        return Ending(TaskState.FAILED, _OF_EVIDENCE[first.kind], code, sentence or first.sentence)
+    if failed_call:
+        return Ending(TaskState.FAILED, Reason.USER_ERROR, 1, sentence)
+    if well:
+        return Ending(TaskState.SUCCEEDED, Reason.DONE, 0, sentence)
+    if stop is not None:
+        state = TaskState.TIMED_OUT if stop.reason is Reason.TIMEOUT else TaskState.CANCELLED
+        return Ending(
+            state, stop.reason, _TERMINATED if exit_code in (None, 1) else _shell(exit_code), sentence or stop.sentence
+        )
+    return Ending(TaskState.FAILED, Reason.EXITED, _shell(exit_code), sentence)
+
+
+def _shell(exit_code: int | None) -> int | None:
+    """A signal as shells count it."""
+    return 128 - exit_code if exit_code is not None and exit_code < 0 else exit_code
