@@ -18,8 +18,11 @@ LOOK_S = 0.25
 """How long one look for news may take: a Ctrl-C is acted on after it."""
 
 
-def follow_to_end(plane: Plane, job_id: str) -> JobRecord:
-    """Print a job's lines until it has ended. One Ctrl-C cancels it and goes on following, a second kills it."""
+def follow_to_end(plane: Plane, job_id: str) -> tuple[JobRecord, bool]:
+    """Print a job's lines until it has ended; return it, and whether it was interrupted here.
+
+    One Ctrl-C cancels it and goes on following, a second kills it.
+    """
     said, heard = "", 0
     news = plane.news(job_id, Cursor())
     with Interrupts() as interrupts:
@@ -27,7 +30,7 @@ def follow_to_end(plane: Plane, job_id: str) -> JobRecord:
             print_lines(news.lines)
             said = say_where_it_stands(news, said)
             if news.job.state.terminal and not news.lines:
-                return news.job
+                return news.job, heard > 0
             if interrupts.count > heard:
                 heard = interrupts.count
                 say("stopping the job; Ctrl-C again kills it" if heard == 1 else "killing the job")

@@ -1,0 +1,68 @@
+"""``gpulayer launch``: a script under torchrun on one or several workers, as a job."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpulayer.cli.job_options import fields, with_job_options
+from gpulayer.cli.local_job import Place, absolute, place_of, run_here
+from gpulayer.errors import EntrypointMissing
+from gpulayer.spec.job import DistributedJob
+
+
+@click.command()
+@click.argument("entrypoint", metavar="SCRIPT")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.option("-m", "--module", is_flag=True, help="SCRIPT names a module, as in python -m.")
+@click.option("--num-workers", type=click.IntRange(min=1), default=1, show_default=True, help="Workers (nodes).")
+@click.option("--procs-per-worker", type=click.IntRange(min=1), default=1, show_default=True, help="Processes on each worker.")
+@click.option("--backend", type=click.Choice(["auto", "gloo", "nccl"]), default="auto", show_default=True)
+@with_job_options
+def command(
+    entrypoint: str,
+    args: tuple[str, ...],
+    module: bool,
+    num_workers: int,
+    procs_per_worker: int,
+    backend: str,
+    source: str | None,
+    **common: Any,
+) -> None:
+    """Run a script under torchrun on one or several workers, as a job, and follow it.
+
+    SCRIPT is a file, MODULE:FUNCTION, or with -m a module. Its own arguments follow after --. Lines are printed on
+    stdout as [rank3] ...; what GPUlayer says goes to stderr.
+    """
+
+    place, entry, always = locate(entrypoint, source, module=module)
+
+    def make(brought: dict[str, Any]) -> DistributedJob:
+        return DistributedJob(
+            entrypoint=entry,
+            args=args,
+            num_workers=num_workers,
+            procs_per_worker=procs_per_worker,
+            backend=backend,
+            **brought,
+            **fields(**common),
+        )
+
+    run_here(place, make, always=always)
+
+
+def locate(entrypoint: str, source: str | None, *, module: bool) -> tuple[Place, str, tuple[Path, ...]]:
+    """Find the source folder, the entry point as a DistributedJob names it, and the files that must travel."""
+    if module or (":" in entrypoint and not os.path.exists(entrypoint)):
+        return place_of(Path.cwd() / "-", source), f"-m {entrypoint}" if module else entrypoint, ()
+    script = absolute(entrypoint)
+    if not script.is_file():
+        raise EntrypointMissing(f"There is no script {entrypoint}.", entrypoint=entrypoint)
+    place = place_of(script, source)
+    if not script.is_relative_to(place.root):
+        next_step = "Name a folder that holds it with --source."
+        raise EntrypointMissing(f"The script {script} is not below {place.root}.", next_step=next_step, entrypoint=entrypoint)
+    return place, os.path.relpath(script, place.cwd), (script,)
