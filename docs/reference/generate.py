@@ -50,10 +50,14 @@ def _sections(group: click.Group, ctx: click.Context) -> Iterator[str]:
 def _section(found: click.Command, ctx: click.Context) -> str:
     level = "##" if ctx.parent is not None and ctx.parent.parent is None else "###"
     usage = " ".join([ctx.command_path, *found.collect_usage_pieces(ctx)])
-    records = [record for param in found.get_params(ctx) if (record := param.get_help_record(ctx)) and param.name != "help"]
-    options = "".join(f"- `{names}`: {_sentence(text)}\n" for names, text in records)
+    options = "".join(f"- `{names}`: {_sentence(text)}\n" for names, text in _options(found, ctx))
     text = " ".join((found.help or "").split())
     return f"\n{level} {ctx.command_path}\n\n    {usage}\n\n{text}\n" + (f"\n{options}" if options else "")
+
+
+def _options(found: click.Command, ctx: click.Context) -> list[tuple[str, str]]:
+    options = [param for param in found.params if isinstance(param, click.Option)]
+    return [record for option in options if (record := option.get_help_record(ctx))]
 
 
 def _sentence(text: str) -> str:
