@@ -57,7 +57,7 @@ class Backstage:
         say(f"{job.id} on {_shape(request.num_nodes, request.procs_per_worker)}")
         place = (str(source.root), source.cwd)
         home = self._homecoming.setdefault(place, Homecoming(opened, source.place))
-        return HeldJob(opened, job, request.shape, source, packed, home, workers)
+        return HeldJob(opened, job, request.shape, source, packed, home, workers, self._settings.home / "resume")
 
     def plane(self) -> Plane:
         with self._lock:

@@ -14,11 +14,13 @@ import torch
 from gpulayer.client.options import JobOptions, options_from
 from gpulayer.errors import CallRefused
 from gpulayer.spec.calls import FunctionName
+from gpulayer.strategies import failure
 from gpulayer.strategies import names as lightning
 from gpulayer.strategies.names import Hooks, Names
 from gpulayer.strategies.session import CallRequest, current
 
 _CPU = torch.device("cpu")
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class CallerStrategy:
     options: JobOptions
     num_nodes: int
     parallel_devices: Any
+    job_id: str | None = None
 
     def __init__(self, strategy: Any = "auto", job: JobOptions | Mapping[str, Any] | None = None) -> None:
         self._owed: Callable[[], tuple[list[Any], list[Any]]] | None = None
@@ -163,6 +166,10 @@ class CallerStrategy:
 
     def _configure_launcher(self) -> None:
         self._launcher = classes(self.names.namespace).launcher(self)
+
+    def on_exception(self, exception: BaseException) -> None:
+        """Leave our own frames out of what the user reads."""
+        failure.without_our_frames(exception, _OURS)
 
     def teardown(self) -> None:
         """Give a Trainer back the callbacks and loggers that were hidden while an error passed through it."""

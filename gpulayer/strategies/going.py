@@ -24,9 +24,13 @@ def start_settings(plane: Plane) -> str | None:
     return plane.put_blob(call_settings.collect_start(random_start.at_import())).sha256
 
 
-def go(number: int, request: CallRequest, source: Source, plane: Plane, earlier: tuple[EarlierCall, ...]) -> Go:
-    """Describe call ``number`` with the caller's settings for it."""
-    settings = call_settings.collect(request, source)
+def go(
+    number: int, request: CallRequest, source: Source, plane: Plane, earlier: tuple[EarlierCall, ...], ckpt_path: str | None
+) -> Go:
+    """Describe call ``number`` with the caller's settings for it; ``ckpt_path`` is what ``resume.resolve`` found."""
+    settings = call_settings.take(request.trainer, request.function, request.ckpt_path, request.model_given)
+    if ckpt_path is not None:
+        settings.ckpt_path = ckpt_path
     return Go(
         fingerprint=fingerprint.take(
             call=number,
@@ -36,7 +40,7 @@ def go(number: int, request: CallRequest, source: Source, plane: Plane, earlier:
             model=request.model,
             ckpt_path=fingerprint.relative(request.ckpt_path, str(source.root), os.path.abspath),
         ),
-        settings=plane.put_blob(settings),
+        settings=plane.put_blob(call_settings.pack(settings)),
         state_digest="" if request.model is None else digest.of_state(request.model),
         earlier=earlier,
     )

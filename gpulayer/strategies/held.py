@@ -18,7 +18,7 @@ from gpulayer.spec.calls import CallView, EarlierCall, ErrorRecord, Outcome
 from gpulayer.spec.files import Blob
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
-from gpulayer.strategies import failure, going, outcome
+from gpulayer.strategies import failure, going, outcome, resume
 from gpulayer.strategies.job_spec import PackedSource, Source
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class HeldJob:
         packed: PackedSource,
         homecoming: Homecoming,
         workers: LocalWorkers | None,
+        resumed: Path,
     ) -> None:
         self.plane = plane
         self.job_id = job.id
@@ -69,6 +70,7 @@ class HeldJob:
         self._packed = packed
         self._homecoming = homecoming
         self._workers = workers
+        self._resumed = resumed
         self._follower = Follower(plane, job.id, show_ranks=shape.options.show_ranks)
         self._answered = 0
         self._last = job
@@ -82,7 +84,8 @@ class HeldJob:
     def meets(self, number: int, request: CallRequest, earlier: tuple[EarlierCall, ...], interrupts: Interrupts) -> bool:
         """Send the go for call ``number`` and follow until it begins; False when the job had ended while it held."""
         answered_elsewhere = earlier if self._answered == 0 else ()
-        self.plane.go(self.job_id, going.go(number, request, self._source, self.plane, answered_elsewhere))
+        ckpt_path = resume.resolve(request, self.plane, self._resumed, self._last)
+        self.plane.go(self.job_id, going.go(number, request, self._source, self.plane, answered_elsewhere, ckpt_path))
         showing = progress.showing(_shows_progress(request), number)
         job = self._follow(number, request, interrupts, lambda job: _view(job, number).begun, showing)
         return self._answered == 0 or not (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import os
 import sys
 from dataclasses import dataclass
 from types import ModuleType
@@ -126,3 +127,15 @@ def hide_hooks(trainer: Any) -> Hooks:
 def show_hooks(trainer: Any, hidden: Hooks) -> None:
     """Give back what ``hide_hooks`` took."""
     trainer.callbacks, trainer._loggers, trainer.datamodule = hidden.callbacks, hidden.loggers, hidden.datamodule
+
+
+def last_checkpoints(trainer: Any) -> list[str]:
+    """Return the local files that Lightning would choose ``ckpt_path="last"`` from, as they are at the caller."""
+    found: set[Any] = set()
+    for callback in trainer.checkpoint_callbacks:
+        find = getattr(callback, "_find_last_checkpoints", None)
+        if find is not None:
+            found |= set(find(trainer))
+        elif getattr(callback, "ckpt_path", None):
+            found.add(callback.ckpt_path)
+    return sorted(os.path.abspath(path) for path in found if path and os.path.exists(path))

@@ -37,9 +37,13 @@ class Expecting:
 def expecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Expecting]:
     noted = Expecting()
     monkeypatch.setattr(session, "current", lambda: noted)
-    before = dict(os.environ)
+    before = environment()
     yield noted
-    assert dict(os.environ) == before
+    assert environment() == before
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
 
 
 def trainer(**given: Any) -> pl.Trainer:

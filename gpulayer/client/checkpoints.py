@@ -1,0 +1,75 @@
+"""Choosing a checkpoint to go on from, among those that jobs announced as complete."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
+
+from gpulayer.errors import ArtifactNotFound
+from gpulayer.plane import Plane
+from gpulayer.spec.files import Checkpoint
+from gpulayer.spec.records import JobRecord
+
+SCHEME = "gpulayer://"
+
+
+def newest(checkpoints: Iterable[Checkpoint]) -> Checkpoint | None:
+    """Return the newest complete checkpoint; one that the job deleted only when nothing else is left."""
+    found = sorted(checkpoints, key=lambda each: (not each.removed, each.created_at))
+    return found[-1] if found else None
+
+
+def best(checkpoints: Iterable[Checkpoint]) -> Checkpoint | None:
+    """Return the checkpoint that the job keeps as its best: of those with a score, the newest that was not deleted."""
+    scored = [each for each in checkpoints if each.score is not None and not each.removed]
+    return scored[-1] if scored else None
+
+
+def previous_of(plane: Plane, belongs: Callable[[JobRecord], bool]) -> tuple[JobRecord, Checkpoint] | None:
+    """Return the newest checkpoint of the newest job that ``belongs`` and has one, however that job ended."""
+    for job in plane.jobs():
+        if belongs(job):
+            found = newest(plane.checkpoints(job.id))
+            if found is not None:
+                return job, found
+    return None
+
+
+def fetch(plane: Plane, checkpoint: Checkpoint, below: Path) -> Path:
+    """Put a checkpoint's files below a folder, each once, and return its path there."""
+    place = below / f"{checkpoint.job_id}.{checkpoint.attempt}" / str(checkpoint.serial)
+    for entry in checkpoint.entries:
+        target = place / PurePosixPath(os.path.normpath("/" + entry.path)).relative_to("/")
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            plane.fetch_blob(entry.blob.sha256, target)
+    return place / checkpoint.path
+
+
+def by_url(plane: Plane, url: str, below: Path) -> Path:
+    """Fetch what ``gpulayer://<job>/last``, ``/best`` or ``/node0/<path>`` names."""
+    job_id, _, rest = url.removeprefix(SCHEME).partition("/")
+    job = plane.job(job_id)
+    complete = plane.checkpoints(job.id)
+    chosen = {"last": newest, "best": best}.get(rest)
+    if chosen is None:
+        path = rest.partition("/")[2]
+        wanted = [each for each in complete if each.path.rstrip("/") in (rest.rstrip("/"), path.rstrip("/"))]
+        return fetch(plane, wanted[-1], below) if wanted else _artifact(plane, job.id, rest, below)
+    found = chosen(complete)
+    if found is None:
+        raise ArtifactNotFound(f"{job.id} has no complete checkpoint to take as its {rest}.", job_id=job.id)
+    return fetch(plane, found, below)
+
+
+def _artifact(plane: Plane, job_id: str, path: str, below: Path) -> Path:
+    found = [each for each in plane.artifacts(job_id) if each.path == path or each.path.startswith(path.rstrip("/") + "/")]
+    if not found:
+        raise ArtifactNotFound(f"{job_id} has no file {path}.", job_id=job_id, path=path)
+    for each in found:
+        target = below / job_id / each.path
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            plane.fetch_blob(each.blob.sha256, target)
+    return below / job_id / path
