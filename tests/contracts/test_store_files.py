@@ -40,7 +40,7 @@ def complete(store: Store, job_id: str) -> list[tuple[str, int, bool]]:
 def test_a_later_manifest_replaces_an_earlier_one_and_never_the_other_way(store: Store) -> None:
     def manifest(name: str, **fields: object) -> Manifest:
         entries = (FileEntry(path=name, blob=a_blob(name)),)
-        return Manifest(job_id="job-1", attempt=1, node_rank=1, entries=entries, **fields)  # type: ignore[arg-type]
+        return Manifest(job_id="job-1", attempt=1, node_rank=1, entries=entries, **fields)
 
     with store.write() as db:
         assert files.keep_manifest(db, manifest("first", call=0))

@@ -133,6 +133,7 @@ def test_a_forgotten_job_leaves_no_row(store: Store) -> None:
     with store.write() as db:
         jobs.forget(db, record.id)
     with store.read() as db:
-        assert jobs.newest(db, 10) == jobs.held_tasks(db) == []
+        assert jobs.newest(db, 10) == []
+        assert jobs.held_tasks(db) == []
         with pytest.raises(JobNotFound):
             jobs.load(db, record.id)

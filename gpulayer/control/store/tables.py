@@ -22,7 +22,8 @@ jobs = Table(
     Column("spec", Text, nullable=False),
     Column("rest", Text, nullable=False),
 )
-"""``deadline`` is when the engine wants to look at the job again; ``nodes`` counts the tasks that the record has now; ``rest`` is the record without spec and tasks."""
+"""``deadline`` is when the engine wants to look at the job again; ``nodes`` counts the tasks that the record has now; ``rest``
+is the record without spec and tasks."""
 
 tasks = Table(
     "tasks",
