@@ -1,0 +1,94 @@
+"""Following a job's news."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from gpulayer.client.follow import Follower
+from gpulayer.client.interrupts import Interrupts
+from gpulayer.client.progress import PlainLines
+from gpulayer.spec.job import CommandJob
+from gpulayer.spec.logs import LogLine
+from gpulayer.spec.news import Cursor, News
+from gpulayer.spec.records import JobRecord
+from gpulayer.spec.states import JobState
+
+JOB = JobRecord(id="job-1", spec=CommandJob(command=("x",)), state=JobState.RUNNING)
+ENDED = JOB.model_copy(update={"state": JobState.CANCELLED})
+
+
+def line(seq: int, text: str, rank: int | None = 0, call: int | None = 0, stream: str = "stdout") -> LogLine:
+    return LogLine(
+        job_id="job-1",
+        attempt=1,
+        node_rank=0,
+        rank=rank,
+        stream=stream,
+        seq=seq,
+        time=0.0,
+        text=text,
+        call=call,  # type: ignore[arg-type]
+    )
+
+
+class Told:
+    """A plane that tells prepared news, and ends the job when it is cancelled."""
+
+    def __init__(self, *batches: tuple[LogLine, ...]) -> None:
+        self.batches = list(batches)
+        self.cancels: list[bool] = []
+
+    def news(self, job_id: str, cursor: Cursor, *, timeout_s: float) -> News:
+        lines = self.batches.pop(0) if self.batches else ()
+        ended = True in self.cancels or (not self.batches and not self.cancels)
+        return News(job=ENDED if ended else JOB, lines=lines, cursor=Cursor(lines=cursor.lines + 1))
+
+    def cancel(self, job_id: str, *, kill: bool) -> None:
+        self.cancels.append(kill)
+
+
+def follow(told: Told, interrupts: Interrupts, show_ranks: bool = False, each: object = None) -> JobRecord:
+    import sys
+
+    follower = Follower(told, "job-1", show_ranks=show_ranks)  # type: ignore[arg-type]
+    showing = PlainLines(sys.stderr, 0, False)
+    seen = each if callable(each) else (lambda job: None)
+    return follower.until(lambda job: job.state.terminal, showing=showing, interrupts=interrupts, each=seen)
+
+
+def test_only_rank_0s_lines_from_inside_of_calls_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    told = Told((line(0, "shown"), line(1, "before", call=None), line(0, "other", rank=1), line(0, "bad", stream="stderr")))
+    follow(told, Interrupts())
+    out, err = capsys.readouterr()
+    assert (out, err) == ("shown\n", "bad\n")
+
+
+def test_every_ranks_lines_are_tagged_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    follow(Told((line(0, "a"), line(0, "b", rank=3, call=None))), Interrupts(), show_ranks=True)
+    assert capsys.readouterr().out == "[rank0] a\n[rank3] b\n"
+
+
+def test_ctrl_c_cancels_and_a_second_one_kills() -> None:
+    told = Told((), (), (), ())
+    with Interrupts() as interrupts:
+        follow(told, interrupts, each=lambda job: os.kill(os.getpid(), signal.SIGINT))
+    assert told.cancels == [False, True]
+
+
+def test_ctrl_c_is_pythons_again_after_the_block() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupts() as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+    assert interrupts.count == 1
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_third_ctrl_c_breaks_out() -> None:
+    with Interrupts():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
