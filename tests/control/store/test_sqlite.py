@@ -6,7 +6,7 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -219,15 +219,19 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
+def fill(store: Store, kept: list[str]) -> None:
+    while len(kept) < 1000:
+        record = a_record(spec=a_command(env={"A": "x" * 20000}))
+        with store.write() as db:
+            jobs.add(db, record, ())
+        kept.append(record.id)
+
+
 def test_a_full_disk_is_named_and_nothing_is_lost(small_disk: Path) -> None:
     kept: list[str] = []
     with opened(small_disk) as store:
         with pytest.raises(DiskFull, match="Free some space"):
-            for _ in range(1000):
-                with store.write() as db:
-                    record = a_record(spec=a_command(env={"A": "x" * 20000}))
-                    jobs.add(db, record, ())
-                kept.append(record.id)
+            fill(store, kept)
         with store.read() as db:
             assert {each.id for each in jobs.newest(db, 1000)} == set(kept)
     with opened(small_disk) as store, store.read() as db:
@@ -235,7 +239,7 @@ def test_a_full_disk_is_named_and_nothing_is_lost(small_disk: Path) -> None:
 
 
 def test_a_fresh_home_on_a_full_disk_is_refused_by_name(small_disk: Path) -> None:
-    with (small_disk / "filler").open("wb") as filler, pytest.raises(OSError, match="No space"):
+    with (small_disk / "filler").open("wb") as filler, suppress(OSError):
         while True:
             filler.write(b"x" * 65536)
             filler.flush()
