@@ -42,13 +42,18 @@ def same_call(one: Fingerprint, other: Fingerprint) -> bool:
 def divergence(record: JobRecord) -> Divergence | None:
     """Say how ranks differ from the caller's latest call; None while they agree or are on their way.
 
-    A rank that left from inside the call is not absent: what went wrong there comes with words of its own.
+    A rank that left from inside the call is not absent, nor is one that raised or was killed: those stories are their own.
     """
     view = phases.latest_go(record)
     if view is None or view.go is None:
         return None
     expected, here = view.go.fingerprint, arrived(view)
-    gone = {rank: each.call for rank, each in left(record).items() if each.call <= view.call and rank not in here}
+    explained = {each.rank for each in record.evidence if each.kind != "diverged"}
+    gone = {
+        rank: each.call
+        for rank, each in left(record).items()
+        if each.call <= view.call and rank not in here and rank not in explained
+    }
     if gone:
         return Divergence(tuple(sorted(gone)), _absence(sorted(gone), min(gone.values()), expected))
     other = sorted(rank for rank, fingerprint in here.items() if not same_call(fingerprint, expected))

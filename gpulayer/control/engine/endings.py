@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpulayer.control.engine import causes
+from gpulayer.control.engine import agreement, causes
 from gpulayer.spec.causes import Evidence
 from gpulayer.spec.job import DistributedJob
 from gpulayer.spec.records import JobRecord, Stop
@@ -78,8 +78,14 @@ def _failed(record: JobRecord) -> Ending:
     if cause is None:
         return Ending(JobState.FAILED, Reason.PEER_FAILED, _task_sentences(record), may_retry=independent)
     reason = causes.reason_of(cause, record.world_size)
-    sentence = causes.sentence_of(cause, record)
+    sentence = _final_sentence(cause, record)
     return Ending(JobState.FAILED, reason, sentence, cause=cause, may_retry=independent)
+
+
+def _final_sentence(cause: Evidence, record: JobRecord) -> str:
+    """Say what went wrong; of diverged calls more may be known by now than when the first rank was missed."""
+    diverged = agreement.divergence(record) if cause.kind == "diverged" else None
+    return diverged.sentence if diverged else causes.sentence_of(cause, record)
 
 
 def _was_loss(record: JobRecord, cause: Evidence | None) -> str | None:

@@ -41,8 +41,8 @@ def _higher(record: JobRecord, ahead: list[JobRecord]) -> str:
     count = sum(each.spec.priority > record.spec.priority for each in ahead)
     if not count:
         return ""
-    jobs = "1 queued job" if count == 1 else f"{count} queued jobs"
-    return f"; {jobs} of higher priority come first, and a steady stream of those can keep it waiting"
+    jobs = "1 queued job of higher priority comes" if count == 1 else f"{count} queued jobs of higher priority come"
+    return f"; {jobs} first, and a steady stream of those can keep it waiting"
 
 
 def _nearest(demand: Demand, told: list[Answer]) -> str:

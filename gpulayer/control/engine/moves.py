@@ -16,7 +16,7 @@ class IllegalMove(AssertionError):
 
 @dataclass(frozen=True)
 class Step:
-    """A record and the events not yet written. An empty ``events`` means that nothing happened."""
+    """A record after a decision, and the events not yet written. What says nothing new leaves the record as it was."""
 
     record: JobRecord
     events: tuple[Event, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpulayer.control.engine import stopping
+from gpulayer.control.engine import phases, stopping
 from gpulayer.control.engine.conclusion import conclude
 from gpulayer.control.engine.deadlines import next_deadline, tick
 from gpulayer.control.engine.endings import Ending
@@ -101,6 +101,6 @@ def lose_tasks(record: JobRecord, node_ranks: Iterable[int], reason: Reason, now
         step = step.tell("task_ended", now, node_rank=node_rank, state=TaskState.LOST, reason=reason, sentence=sentence)
     if not step.events:
         return step
-    if record.stop is None:
+    if record.stop is None and phases.live_tasks(step.record):
         step = stopping.stop(step, Stop(reason=Reason.PEER_FAILED, grace_s=FAILURE_GRACE_S), now)
     return conclude(step, now)
