@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from gpulayer.runtime import context, entry, faults, parent
 from gpulayer.runtime.report import RankLink
@@ -37,12 +37,28 @@ class Goodbye:
             self.link.left(self.exit_code, **(self.error or faults.NONE))
 
 
+_GOODBYES: list[Goodbye] = []
+
+
+def leave(exit_code: int) -> NoReturn:
+    """End the process from inside the script as the script's own end would: exit handlers, goodbye, flushed streams."""
+    for goodbye in _GOODBYES:
+        goodbye.exit_code = exit_code
+    with contextlib.suppress(BaseException):  # a handler of the user's can't keep the process here
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(exit_code)
+
+
 def main(argv: Sequence[str]) -> None:
     """Run ``argv`` as the process of a job that the environment describes."""
     _tie_to_parent()
     where = context.current()
     link = RankLink.open(where) if where is not None and where.socket else None
     goodbye = Goodbye(link)
+    _GOODBYES.append(goodbye)
     # Registered before any code of the user, so that it runs after all of theirs.
     atexit.register(goodbye.say)
     what = entry.parse(argv)

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from gpulayer.strategies import codec, digest, kinds
+from gpulayer.strategies import codec, digest, kinds, random_state
 from gpulayer.strategies.codec import Decoder, Lost, Node
 from gpulayer.strategies.kinds import Kind
-from gpulayer.strategies.outcome import looks
+from gpulayer.strategies.outcome import links, looks
 from gpulayer.strategies.outcome.observe import Place, resolve, spell
 from gpulayer.strategies.outcome.scene import Scene
 
@@ -28,8 +28,14 @@ class Applied:
 
 
 def apply(body: dict[str, Any], scene: Scene, text: Callable[[str], str] = str) -> Applied:
-    """Change the objects of ``scene`` as the call changed the job's; ``text`` translates every string."""
-    return _Application(body, scene, text).run()
+    """Change the objects of ``scene`` as the call changed the job's; ``text`` translates every string.
+
+    The process goes on with the random states that the call left.
+    """
+    applied = _Application(body, scene, text).run()
+    if applied.extra.get("random"):
+        random_state.leave(applied.extra["random"])
+    return applied
 
 
 def read(body: dict[str, Any], text: Callable[[str], str] = str) -> Applied:
@@ -57,6 +63,7 @@ class _Application:
         self._pair_callbacks()
         for edit, target in zip(self._body["edits"], targets, strict=True):
             self._apply(edit, target)
+        links.attach(self._scene)
         return Applied(
             returned=self._value(self._body["returned"], "the returned value"),
             extra={name: self._value(reference, name) for name, reference in self._body["extra"].items()},

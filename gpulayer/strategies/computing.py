@@ -1,0 +1,150 @@
+"""One call of a rank: it computes, records what it left, and never lets a failure out into the script."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gpulayer.runtime import faults
+from gpulayer.spec.calls import FunctionName, OutcomeStatus
+from gpulayer.strategies import call_progress, digest, outcome, random_state
+from gpulayer.strategies.outcome import Observation, Scene
+from gpulayer.strategies.outcome.errors import without_our_frames
+from gpulayer.strategies.outcome.optimizers import optimizers_of
+from gpulayer.strategies.walk import Walk, marked
+
+
+@dataclass(frozen=True)
+class Computation:
+    """A call that may begin. ``run`` is Lightning's own function with its arguments."""
+
+    walk: Walk
+    number: int
+    function: FunctionName
+    scene: Scene
+    namespace: str
+    run: Callable[[], Any]
+
+    def compute(self, state: str | None) -> Any:
+        """Run the call and record it; returns to the script only from a call that went well and that another one follows."""
+        observation = Observation(self.scene.roots(), self.scene.users)
+        if state is not None:
+            self._become_the_caller(Path(state))
+        returned, failed = self._run()
+        if failed is not None:
+            self._record_failure(failed, observation)
+            self.walk.leave(1)
+        body = self._body(observation, returned, collectives=True)
+        self.walk.link.record(self.number, "ok", body=body)
+        self.walk.hold()
+        return returned
+
+    def _become_the_caller(self, state: Path) -> None:
+        digest.load_state(self.scene.model, torch.load(state, map_location="cpu", weights_only=True))
+
+    def _run(self) -> tuple[Any, BaseException | None]:
+        with marked(self.number), self._reporting():
+            try:
+                return self.run(), None
+            except BaseException as error:
+                if self._ended_by_tuner(error):
+                    return None, None
+                return None, self._interrupt(error)
+
+    def _reporting(self) -> contextlib.AbstractContextManager[None]:
+        if self.walk.context.rank != 0:
+            return contextlib.nullcontext()
+        return call_progress.reporting(self.number, self.scene.trainer, self.walk.link.progress)
+
+    def _part(self, name: str) -> Any:
+        return importlib.import_module(f"{self.namespace}.{name}")
+
+    def _ended_by_tuner(self, error: BaseException) -> bool:
+        """A tuner ends a fit by an exception of its own; then Lightning cleans up as after any other end."""
+        if not isinstance(error, self._part("utilities.exceptions")._TunerExitException):
+            return False
+        trainer = self.scene.trainer
+        self._part("trainer.call")._call_teardown_hook(trainer)
+        trainer._teardown()
+        trainer.state.status = self._part("trainer.states").TrainerStatus.FINISHED
+        trainer.state.stage = None
+        return True
+
+    def _interrupt(self, error: BaseException) -> BaseException:
+        """Do what Lightning does about an exception: hooks first, then its teardown. Returns what it would have raised."""
+        trainer = self.scene.trainer
+        try:
+            with self._not_for_ever(error):
+                self._part("trainer.call")._interrupt(trainer, error)
+                trainer._teardown()
+        except BaseException as second:
+            # A hook that fails because the peers are gone tells nothing.
+            if not faults.tells_of_a_peer(second):
+                error = second
+        if not isinstance(error, KeyboardInterrupt):
+            trainer.state.stage = None
+        return error
+
+    @contextlib.contextmanager
+    def _not_for_ever(self, error: BaseException) -> Iterator[None]:
+        """Leave with the error alone when hooks hang: one that waits for the other ranks may wait in vain."""
+        calls = self.walk.context.calls
+        assert calls is not None
+        timer = threading.Timer(calls.straggler_grace_s, self._give_up, (error,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _give_up(self, error: BaseException) -> None:
+        import os
+
+        self._record_error(error, None)
+        os._exit(1)
+
+    def _record_failure(self, error: BaseException, observation: Observation) -> None:
+        body = None
+        with contextlib.suppress(Exception):  # the error matters more than what the call had done until then
+            body = self._body(observation, None, collectives=False)
+        self._record_error(error, body)
+
+    def _record_error(self, error: BaseException, body: str | None) -> None:
+        fields = faults.describe(error, without_our_frames(error.__traceback__))
+        path = self._file("error")
+        written: str | None = None
+        with contextlib.suppress(Exception):  # class and message travel by themselves
+            outcome.record_error(error, path, self.walk.paths.caller_text)
+            written = str(path)
+        status: OutcomeStatus = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        self.walk.link.record(self.number, status, body=body, error_body=written, **fields)
+
+    def _body(self, observation: Observation, returned: Any, collectives: bool) -> str | None:
+        trainer = self.scene.trainer
+        fitted = self.function == "fit"
+        states = optimizers_of(trainer, collectives) if fitted else {}
+        if collectives and self.walk.context.rank != 0 and self.function != "predict":
+            return None
+        body = outcome.collect(
+            observation,
+            self.walk.paths.caller_text,
+            trainer=trainer,
+            returned=returned,
+            extra={"random": random_state.now(), **states},
+        )
+        path = self._file("outcome")
+        outcome.save(body, path)
+        return str(path)
+
+    def _file(self, what: str) -> Path:
+        folder = self.walk.context.task / "bodies"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{what}-{self.number}-{self.walk.context.rank}.pt"

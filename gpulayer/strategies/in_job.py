@@ -1,0 +1,199 @@
+"""The half of the Trainer that lives in the job: plain Lightning, whose calls wait for the caller's word."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+
+from gpulayer.errors import CallRefused
+from gpulayer.runtime.context import Context
+from gpulayer.runtime.report import RankLink
+from gpulayer.spec.calls import FunctionName
+from gpulayer.strategies import (
+    adoption,
+    call_settings,
+    checkpoints,
+    digest,
+    fingerprint,
+    names,
+    outcome,
+    random_state,
+)
+from gpulayer.strategies.checkpoints import Announcer
+from gpulayer.strategies.computing import Computation
+from gpulayer.strategies.outcome import Scene
+from gpulayer.strategies.walk import Ahead, Walk
+
+
+class _Here:
+    """What ``install`` put into this process."""
+
+    walk: Walk | None = None
+    announcer: Announcer | None = None
+    start: dict[str, Any] | None = None
+
+
+def install(link: RankLink, context: Context) -> None:
+    """Make this process a rank whose Trainers meet the caller's; called before the script begins."""
+    _Here.walk = Walk(link, context)
+    _Here.announcer = Announcer(link, context.rank, str(context.work))
+    _Here.start = _start_settings(context)
+    if _Here.start is not None:
+        random_state.take_torch_seed(_Here.start)
+
+
+def _start_settings(context: Context) -> dict[str, Any] | None:
+    calls = context.calls
+    if calls is None or calls.settings is None:
+        return None
+    path = context.task / "bodies" / calls.settings
+    return call_settings.unpack_start(path) if path.exists() else None
+
+
+def take_random_start() -> None:
+    """Take over Python's and numpy's random states of the caller's ``import gpulayer``, at the same line of the script."""
+    if _Here.start is not None:
+        random_state.take({name: _Here.start[name] for name in ("python", "numpy") if name in _Here.start})
+
+
+def connect(connector: Any, original: Callable[..., None], arguments: dict[str, Any], ordinal: int) -> None:
+    """Stand in for ``_AcceleratorConnector.__init__`` in the job: the user's choices on the devices that are here."""
+    walk, announcer = _Here.walk, _Here.announcer
+    given = dict(arguments)
+    if hasattr(given["strategy"], "gpulayer_wish"):
+        given["strategy"] = given["strategy"].inner
+    if given["accelerator"] == names.ACCELERATOR:
+        given["accelerator"] = "cuda" if torch.cuda.is_available() else "cpu"
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    # A mismatch with what torchrun started would train several independent models, without an error.
+    given["devices"], given["num_nodes"] = local, int(os.environ.get("WORLD_SIZE", "1")) // local
+    original(connector, **given)
+    if walk is None or announcer is None:
+        return
+    namespace = namespace_of(connector)
+    strategy = connector.strategy
+    launcher = _launcher_class(namespace)(walk, ordinal, namespace, strategy)
+    strategy._launcher = launcher
+    checkpoints.wrap(strategy, launcher.trainer, announcer, lambda: walk.paths)
+    adoption.count_callers_files(importlib.import_module(f"{namespace}.callbacks").ModelCheckpoint)
+
+
+def namespace_of(connector: Any) -> str:
+    """Return which copy of Lightning an object belongs to."""
+    for base in type(connector).__mro__:
+        for namespace in names.NAMESPACES:
+            if base.__module__.startswith(f"{namespace}."):
+                return namespace
+    raise CallRefused(f"{type(connector).__name__} is not of a Lightning that GPUlayer knows.")
+
+
+class InJobLauncher:
+    """Where all four calls of a Trainer pass in the job; ``inner`` is the launcher that the strategy chose for itself."""
+
+    is_interactive_compatible = True
+
+    def __init__(self, walk: Walk, ordinal: int, namespace: str, strategy: Any) -> None:
+        self._walk = walk
+        self._ordinal = ordinal
+        self._namespace = namespace
+        self._strategy = strategy
+        self._inner = strategy._launcher
+        self._trainer: Callable[[], Any] = lambda: None
+
+    def trainer(self) -> Any:
+        """Return the Trainer that made the last call."""
+        return self._trainer()
+
+    def kill(self, signum: Any) -> None:
+        """Lightning passes signals on to processes it started; there are none."""
+
+    def launch(self, function: Callable[..., Any], *args: Any, trainer: Any = None, **kwargs: Any) -> Any:
+        self._trainer = weakref.ref(trainer)
+        if self._walk.inside:
+            return self._run(function, trainer, args, kwargs)
+        ahead = self._walk.go()
+        with self._walk.call() as number:
+            bound = inspect.signature(function).bind(*args, **kwargs)
+            bound.apply_defaults()
+            scene = self._scene(trainer, bound.arguments)
+            if number < ahead.go.call:
+                return self._answer(ahead, number, scene)
+            if "ckpt_path" in bound.arguments:
+                asked = bound.arguments["ckpt_path"]
+                print_of = fingerprint.relative(asked, self._walk.paths.root, self._caller_path)
+                bound.arguments["ckpt_path"] = adoption.checkpoint_path(asked, ahead.settings, self._walk.paths)
+            else:
+                print_of = None
+            adoption.adopt(trainer, ahead.settings, self._walk.paths)
+            adoption.hide_bars(trainer)
+            name = cast(FunctionName, names.FUNCTIONS[function.__name__])
+            taken = fingerprint.take(
+                call=number,
+                function=name,
+                ordinal=self._ordinal,
+                trainer=trainer,
+                model=scene.model,
+                ckpt_path=print_of,
+            )
+            rank_zero = self._walk.context.rank == 0 and scene.model is not None
+            begin = self._walk.begin(taken, digest.of_state(scene.model) if rank_zero else "")
+            run = functools.partial(self._run, function, trainer, bound.args, bound.kwargs)
+            return Computation(self._walk, number, name, scene, self._namespace, run).compute(begin.state)
+
+    def _run(self, function: Callable[..., Any], trainer: Any, args: Any, kwargs: Any) -> Any:
+        if self._inner is None:
+            return function(*args, **kwargs)
+        return self._inner.launch(function, *args, trainer=trainer, **kwargs)
+
+    def _caller_path(self, path: str) -> str:
+        return self._walk.paths.to_caller(os.path.abspath(path))
+
+    def _scene(self, trainer: Any, arguments: dict[str, Any]) -> Scene:
+        model = arguments.get("model")
+        datamodule = arguments.get("datamodule")
+        loaders = arguments.get("train_dataloaders", arguments.get("dataloaders"))
+        if datamodule is None and isinstance(loaders, names.of(self._namespace).LightningDataModule):
+            datamodule = loaders
+        return Scene(
+            trainer,
+            model if model is not None else trainer.lightning_module,
+            datamodule,
+            dict(arguments),
+            outcome.users_modules((self._walk.paths.work, os.path.realpath(self._walk.paths.work))),
+        )
+
+    def _answer(self, ahead: Ahead, number: int, scene: Scene) -> Any:
+        """Answer a call that an earlier job computed: by what it left, or by raising what it raised."""
+        record, body, error_body = ahead.answer(number)
+        returned = None
+        if body is not None:
+            applied = outcome.apply(outcome.load(body), scene, self._walk.paths.job_text)
+            returned = applied.returned
+        if record.error is None:
+            return returned
+        error = outcome.rebuild_error(record.error, error_body, self._walk.paths.job_text)
+        raise self._told(error, scene.trainer)
+
+    def _told(self, error: BaseException, trainer: Any) -> BaseException:
+        """Have an error pass without hooks through the Trainer: they ran when it happened."""
+        hidden = names.hide_hooks(trainer)
+        strategy, teardown = self._strategy, self._strategy.teardown
+
+        def show_again() -> None:
+            strategy.teardown = teardown
+            names.show_hooks(trainer, hidden)
+
+        strategy.teardown = show_again
+        return error
+
+
+@functools.cache
+def _launcher_class(namespace: str) -> type[InJobLauncher]:
+    return type("InJobLauncher", (InJobLauncher, names.of(namespace).Launcher), {})
