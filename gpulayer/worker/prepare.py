@@ -34,6 +34,7 @@ def prepare(order: Order, where: TaskFolders, plane: Plane, stopped: Callable[[]
             _mark_filled(where)
         else:
             _await_filled(where, stopped)
+        _start_settings(order, where, plane)
         _inputs(order.spec.inputs, where.input)
         if isinstance(order.spec, FunctionJob):
             _describe_call(order.spec, where)
@@ -43,6 +44,13 @@ def prepare(order: Order, where: TaskFolders, plane: Plane, stopped: Callable[[]
         raise PreparationFailed(cause.sentence, next_step=cause.next_step, **cause.facts) from cause
     except Exception as cause:
         raise PreparationFailed(f"{type(cause).__name__}: {cause}") from cause
+
+
+def _start_settings(order: Order, where: TaskFolders, plane: Plane) -> None:
+    """Put what the job's half reads before the script begins where it looks for it."""
+    calls = order.spec.calls
+    if calls is not None and calls.settings is not None:
+        plane.fetch_blob(calls.settings, where.bodies / calls.settings)
 
 
 def tends(order: Order) -> bool:
