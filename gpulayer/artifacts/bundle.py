@@ -13,10 +13,11 @@ from pathlib import Path
 
 from gpulayer.artifacts import archive, copying
 from gpulayer.artifacts.archive import unpack
+from gpulayer.artifacts.links import link_left_out
 from gpulayer.artifacts.listing import Entry, LeftOut, Limits, Listing, list_source
 from gpulayer.errors import EntrypointMissing
 
-__all__ = ["LeftOut", "Limits", "Packed", "Row", "explain", "find_root", "pack", "unpack"]
+__all__ = ["LeftOut", "Limits", "Packed", "Row", "explain", "find_root", "link_left_out", "pack", "unpack"]
 
 _ROOT_MARKS = (".git", "pyproject.toml")
 _FORMAT = 1
