@@ -115,6 +115,10 @@ class CallerStrategy:
         return self.num_nodes * self.procs_per_worker
 
     @property
+    def is_distributed(self) -> bool:
+        return self.world_size > 1
+
+    @property
     def distributed_sampler_kwargs(self) -> dict[str, Any]:
         return {"num_replicas": self.world_size, "rank": 0}
 
@@ -152,6 +156,15 @@ class CallerStrategy:
     def optimizers(self, optimizers: list[Any]) -> None:
         self._owed = None
         self.names.Strategy.optimizers.fset(self, optimizers)
+
+    @property
+    def _lightning_optimizers(self) -> list[Any]:
+        self._pay()
+        return self._wrapped
+
+    @_lightning_optimizers.setter
+    def _lightning_optimizers(self, wrapped: list[Any]) -> None:
+        self._wrapped = wrapped
 
     @property
     def lr_scheduler_configs(self) -> list[Any]:

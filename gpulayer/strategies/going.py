@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 
 from gpulayer.plane import Plane
 from gpulayer.spec.calls import EarlierCall, Go
-from gpulayer.strategies import call_settings, digest, fingerprint, outcome, random_start
+from gpulayer.strategies import call_settings, digest, fingerprint, names, outcome, random_start
 from gpulayer.strategies.job_spec import Source
 from gpulayer.strategies.outcome import Scene
 
@@ -55,7 +56,22 @@ def state(model: torch.nn.Module) -> bytes:
 
 def apply(body: Path, request: CallRequest) -> tuple[Any, list[str]]:
     """Apply an outcome to the caller's objects; the returned value, and the names of what couldn't be brought back."""
-    request.strategy.connect(request.model)
     scene = Scene(request.trainer, request.model, request.datamodule, request.arguments)
     applied = outcome.apply(outcome.load(body), scene)
+    if "optimizers" in applied.extra:
+        owed = functools.partial(optimizers, request, applied.extra["optimizers"], applied.extra.get("schedulers", []))
+        request.strategy.owe_optimizers(owed)
+    if applied.extra.get("precision"):
+        request.trainer.precision_plugin.load_state_dict(applied.extra["precision"])
     return applied.returned, list(applied.lost)
+
+
+def optimizers(request: CallRequest, states: list[Any], schedulers: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Make the optimizers and schedulers of a finished fit anew and give them the states that they had at its end."""
+    with names.data_seen(request.trainer):
+        made, configs = request.names.init_optimizers(request.model)
+    for optimizer, state in zip(made, states, strict=False):
+        optimizer.load_state_dict(state)
+    for config, state in zip(configs, schedulers, strict=False):
+        config.scheduler.load_state_dict(state)
+    return made, configs

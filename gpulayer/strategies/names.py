@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from gpulayer.errors import UnsupportedLightning
@@ -127,6 +129,19 @@ def hide_hooks(trainer: Any) -> Hooks:
 def show_hooks(trainer: Any, hidden: Hooks) -> None:
     """Give back what ``hide_hooks`` took."""
     trainer.callbacks, trainer._loggers, trainer.datamodule = hidden.callbacks, hidden.loggers, hidden.datamodule
+
+
+@contextlib.contextmanager
+def data_seen(trainer: Any) -> Iterator[None]:
+    """Have ``estimated_stepping_batches`` count the batches of the job instead of loading the user's data here."""
+    loop = trainer.fit_loop
+    before = loop._combined_loader
+    if before is None:
+        loop._combined_loader = SimpleNamespace(iterables=())
+    try:
+        yield
+    finally:
+        loop._combined_loader = before
 
 
 def last_checkpoints(trainer: Any) -> list[str]:
