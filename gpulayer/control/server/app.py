@@ -68,6 +68,7 @@ class EmbeddedPlane:
         self._process = process
         with errors_named(home.root):
             self._changes = Changes(Watch(home.database), self._tick)
+        self._scheduler = scheduling.Scheduler(store)
         self._next_collection = time.monotonic() + COLLECTION_S
         self._closing = threading.Lock()
         self._closed = False
@@ -83,7 +84,8 @@ class EmbeddedPlane:
         self._changes.tick_if_due()
 
     def _tick(self) -> None:
-        ticks.tick(self._home, self._store, time.time())
+        if ticks.tick(self._home, self._store, time.time()):
+            self._scheduler.run()
         if time.monotonic() > self._next_collection:
             self._next_collection = time.monotonic() + COLLECTION_S
             self._keeper.collect_in_turn(time.time())
@@ -255,5 +257,5 @@ class EmbeddedPlane:
             return jobs.full_id(db, job_id)
 
     def _schedule(self) -> None:
-        scheduling.schedule(self._store, time.time())
+        self._scheduler.run()
         self._changes.notify()

@@ -1,6 +1,9 @@
-"""Applies the engine's plan to the queue, in one short transaction."""
+"""Applies the engine's plan to the queue."""
 
 from __future__ import annotations
+
+import threading
+import time
 
 from sqlalchemy import Connection
 
@@ -8,28 +11,79 @@ from gpulayer.control.engine import placement, transitions
 from gpulayer.control.engine.transitions import Step
 from gpulayer.control.store import jobs, workers
 from gpulayer.control.store.store import Store
-from gpulayer.spec.records import JobRecord, Snapshot, Waiting
+from gpulayer.spec.records import JobRecord, PlacementChoice, Plan, Snapshot, Waiting
 
 
-def schedule(store: Store, now: float) -> None:
+class Scheduler:
+    """Schedules for all threads of a process, one at a time: those that ask while it plans share the next plan."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._asked = 0
+        self._served = 0
+        self._count = threading.Lock()
+        self._turn = threading.Lock()
+
+    def run(self) -> None:
+        """Return when a plan has been applied that was made of what is stored now."""
+        self._store.own_process()
+        with self._count:
+            self._asked += 1
+            mine = self._asked
+        with self._turn:
+            if self._served >= mine:
+                return
+            serving = self._asked
+            schedule(self._store)
+            self._served = serving
+
+
+def schedule(store: Store) -> None:
     """Place what can be placed, note why the rest waits, and refuse what can never run."""
-    with store.read() as db:
-        if not jobs.queued(db):
+    while True:
+        with store.read() as db:
+            looked = snapshot(db)
+        if not looked.queued:
             return
-    with store.write() as db:  # planning inside it: nobody takes a worker between the look and the placement
-        looked = snapshot(db)
-        plan = placement.plan(looked, now)
-        queued = {record.id: record for record in looked.queued}
-        for choice in plan.placements:
-            old = queued[choice.job_id]
-            _save(db, old, transitions.place(old, choice, looked.workers, now))
-        for waiting in plan.waiting:
-            old = queued[waiting.job_id]
-            _save(db, old, _not_placed(old, waiting, now))
+        now = time.time()
+        if _apply(store, looked, placement.plan(looked, now), now):
+            return
 
 
 def snapshot(db: Connection) -> Snapshot:
     return Snapshot(queued=tuple(jobs.queued(db)), workers=tuple(workers.all_in(db, workers.SERVING)))
+
+
+def _apply(store: Store, looked: Snapshot, plan: Plan, now: float) -> bool:
+    """Write a plan as far as it says something new; False when another process took a worker or job meanwhile."""
+    queued = {record.id: record for record in looked.queued}
+    steps = [(queued[each.job_id], _placed(queued[each.job_id], each, looked, now)) for each in plan.placements]
+    steps += [(queued[each.job_id], _not_placed(queued[each.job_id], each, now)) for each in plan.waiting]
+    steps = [(old, step) for old, step in steps if step.record is not old and step.record != old]
+    if not steps:
+        return True
+    chosen = {worker_id for choice in plan.placements for worker_id in choice.workers}
+    try:
+        with store.write() as db:
+            if not _still_so(db, looked, chosen):
+                return False
+            for old, step in steps:
+                jobs.save(db, old, step.record, step.events, deadline=transitions.next_deadline(step.record))
+    except jobs.Conflict:
+        return False
+    return True
+
+
+def _still_so(db: Connection, looked: Snapshot, chosen: set[str]) -> bool:
+    """Whether the chosen workers are what the plan took them for."""
+    if not chosen:
+        return True
+    now = {record.info.id: record for record in workers.some(db, chosen)}
+    return all(now.get(record.info.id) == record for record in looked.workers if record.info.id in chosen)
+
+
+def _placed(record: JobRecord, choice: PlacementChoice, looked: Snapshot, now: float) -> Step:
+    return transitions.place(record, choice, looked.workers, now)
 
 
 def _not_placed(record: JobRecord, waiting: Waiting, now: float) -> Step:
@@ -37,8 +91,3 @@ def _not_placed(record: JobRecord, waiting: Waiting, now: float) -> Step:
     if waiting.never and record.spec.on_unschedulable == "fail" and record.attempt == 0:
         return transitions.refuse(record, waiting, now)
     return transitions.wait(record, waiting, now)
-
-
-def _save(db: Connection, old: JobRecord, step: Step) -> None:
-    if step.record != old:
-        jobs.save(db, old, step.record, step.events, deadline=transitions.next_deadline(step.record))

@@ -1,20 +1,22 @@
-"""What is due without anyone asking: deadlines of jobs, dead processes, and the collection of blobs."""
+"""What is due without anyone asking: deadlines of jobs, and dead processes."""
 
 from __future__ import annotations
 
 from gpulayer.control.engine import transitions
-from gpulayer.control.server import clearing, commands, scheduling
+from gpulayer.control.server import clearing, commands
 from gpulayer.control.server.home import Home
 from gpulayer.control.store import jobs
 from gpulayer.control.store.store import Store
 from gpulayer.errors import JobNotFound
 
 
-def tick(home: Home, store: Store, now: float) -> None:
-    """Do all that is due. Every process with the home open does this while it waits; whoever is first has done it."""
+def tick(home: Home, store: Store, now: float) -> bool:
+    """Do all that is due; returns whether the queue may look different now.
+
+    Every process with the home open does this while it waits; whoever is first has done it.
+    """
     moved = _deadlines(store, now)
-    if clearing.clear_up(home, store, now) or moved:
-        scheduling.schedule(store, now)
+    return clearing.clear_up(home, store, now) or moved
 
 
 def _deadlines(store: Store, now: float) -> bool:

@@ -226,29 +226,17 @@ def forget(db: Connection, job_id: str) -> None:
 
 
 def _records(db: Connection, rows: Sequence[Any]) -> list[JobRecord]:
-    rests = {row.id: json.loads(row.rest) for row in rows}
-    shares = _tasks_of(db, {row.id: rests[row.id]["attempt"] for row in rows if row.nodes})
-    return [
-        JobRecord.model_validate(
-            {
-                **rests[row.id],
-                "id": row.id,
-                "spec": values.spec(row.spec),
-                "version": row.version,
-                "tasks": shares.get(row.id, ()),
-            }
-        )
-        for row in rows
-    ]
+    shares = _tasks_of(db, [row.id for row in rows if row.nodes])
+    return [values.record(row.id, row.version, row.spec, row.rest, tuple(shares[row.id])) for row in rows]
 
 
-def _tasks_of(db: Connection, attempts: dict[str, int]) -> dict[str, list[TaskRecord]]:
-    found: dict[str, list[TaskRecord]] = defaultdict(list)
-    wanted = list(attempts)
+def _tasks_of(db: Connection, wanted: Sequence[str]) -> dict[str, list[str]]:
+    """Return the tasks of the latest attempts of jobs, as they are stored."""
+    found: dict[str, list[str]] = defaultdict(list)
+    latest: dict[str, int] = {}
     for start in range(0, len(wanted), 500):
-        query = select(tasks.c.job_id, tasks.c.attempt, tasks.c.record)
-        query = query.where(tasks.c.job_id.in_(wanted[start : start + 500])).order_by(tasks.c.node_rank)
-        for row in db.execute(query):
-            if row.attempt == attempts[row.job_id]:
-                found[row.job_id].append(values.task(row.record))
+        query = select(tasks.c.job_id, tasks.c.attempt, tasks.c.record).where(tasks.c.job_id.in_(wanted[start : start + 500]))
+        for row in db.execute(query.order_by(tasks.c.attempt.desc(), tasks.c.node_rank)):
+            if row.attempt == latest.setdefault(row.job_id, row.attempt):
+                found[row.job_id].append(row.record)
     return found

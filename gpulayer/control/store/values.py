@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob, parse_job
-from gpulayer.spec.records import TaskRecord
+from gpulayer.spec.records import JobRecord, TaskRecord
 from gpulayer.spec.workers import WorkerInfo
 
 
@@ -17,6 +18,14 @@ def spec(text: str) -> CommandJob | FunctionJob | DistributedJob:
 @lru_cache(maxsize=4096)
 def task(text: str) -> TaskRecord:
     return TaskRecord.model_validate_json(text)
+
+
+@lru_cache(maxsize=16384)
+def record(job_id: str, version: int, spec_text: str, rest: str, task_texts: tuple[str, ...]) -> JobRecord:
+    tasks = tuple(task(text) for text in task_texts)
+    return JobRecord.model_validate(
+        {**json.loads(rest), "id": job_id, "version": version, "spec": spec(spec_text), "tasks": tasks}
+    )
 
 
 @lru_cache(maxsize=16384)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, select, update
@@ -93,6 +93,11 @@ def load(db: Connection, worker_id: str) -> WorkerRecord:
 def all_in(db: Connection, states: Sequence[str] = SHOWN) -> list[WorkerRecord]:
     """Return the workers in any of ``states``, in the order in which they registered."""
     return _records(db, (workers.c.state.in_(states),))
+
+
+def some(db: Connection, worker_ids: Iterable[str]) -> list[WorkerRecord]:
+    """Return the workers with these ids that serve."""
+    return _records(db, (workers.c.id.in_(list(worker_ids)), workers.c.state.in_(SERVING)))
 
 
 def _records(db: Connection, where: Sequence[object]) -> list[WorkerRecord]:
