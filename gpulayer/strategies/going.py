@@ -29,9 +29,6 @@ def go(
     number: int, request: CallRequest, source: Source, plane: Plane, earlier: tuple[EarlierCall, ...], ckpt_path: str | None
 ) -> Go:
     """Describe call ``number`` with the caller's settings for it; ``ckpt_path`` is what ``resume.resolve`` found."""
-    settings = call_settings.take(request.trainer, request.function, request.ckpt_path, request.model_given)
-    if ckpt_path is not None:
-        settings.ckpt_path = ckpt_path
     return Go(
         fingerprint=fingerprint.take(
             call=number,
@@ -41,7 +38,7 @@ def go(
             model=request.model,
             ckpt_path=fingerprint.relative(request.ckpt_path, str(source.root), os.path.abspath),
         ),
-        settings=plane.put_blob(call_settings.pack(settings)),
+        settings=plane.put_blob(call_settings.collect(request, source, ckpt_path)),
         state_digest="" if request.model is None else digest.of_state(request.model),
         earlier=earlier,
     )
