@@ -67,6 +67,7 @@ class EmbeddedPlane:
         self._store = store
         self._process = process
         with errors_named(home.root):
+            self._ticks = ticks.Ticks(home, store, Watch(home.database))
             self._changes = Changes(Watch(home.database), self._tick)
         self._scheduler = scheduling.Scheduler(store)
         self._next_collection = time.monotonic() + COLLECTION_S
@@ -84,7 +85,7 @@ class EmbeddedPlane:
         self._changes.tick_if_due()
 
     def _tick(self) -> None:
-        if ticks.tick(self._home, self._store, time.time()):
+        if self._ticks.run(time.time()):
             self._scheduler.run()
         if time.monotonic() > self._next_collection:
             self._next_collection = time.monotonic() + COLLECTION_S
@@ -97,6 +98,7 @@ class EmbeddedPlane:
                 return
             self._closed = True
         self._changes.close()
+        self._ticks.close()
         try:
             with suppress(HomeError):  # a full disk: then we look like a process that died, which is cleared up as well
                 with self._store.write() as db:

@@ -104,3 +104,5 @@ class Changes:
             self._closed = True
             self._condition.notify_all()
             self._watch.close()
+        with self._ticking:  # a tick that runs is finished first
+            self._next_tick = float("inf")

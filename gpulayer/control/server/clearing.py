@@ -18,8 +18,8 @@ from gpulayer.spec.records import JobRecord, Stop, TaskRecord
 from gpulayer.spec.states import Reason
 
 
-def clear_up(home: Home, store: Store, now: float) -> bool:
-    """Bury every dead process as far as it goes now; returns whether anything was dead.
+def clear_up(home: Home, store: Store, now: float) -> None:
+    """Bury every dead process as far as it goes now.
 
     May run in many processes at once and be killed anywhere: a process counts as ended only when all of it is cleared.
     """
@@ -32,7 +32,6 @@ def clear_up(home: Home, store: Store, now: float) -> bool:
         bury(home, store, one, now)
     for task in _free(home, former):
         lose(store, task, _why_lost(home, store, task), now)
-    return bool(dead or former)
 
 
 def lose_workers(store: Store, process: Process) -> None:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, delete, insert, select, update
+from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
 from gpulayer.control.store import tables, values
 from gpulayer.control.store.replace import replace
@@ -164,6 +164,11 @@ def of_owner(db: Connection, process_id: str) -> list[JobRecord]:
     """Return the unended jobs that a process submitted."""
     query = select(*_COLUMNS).where(jobs.c.owner == process_id, jobs.c.state.in_(_LIVING))
     return _records(db, db.execute(query).all())
+
+
+def first_deadline(db: Connection) -> float | None:
+    """Return the earliest deadline of all jobs."""
+    return db.execute(select(func.min(jobs.c.deadline))).scalar()
 
 
 def due(db: Connection, now: float) -> list[str]:

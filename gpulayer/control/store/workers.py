@@ -61,8 +61,8 @@ def standing(db: Connection, worker_id: str) -> Standing | None:
 
 
 def of_process(db: Connection, process_id: str) -> list[WorkerRecord]:
-    """Return the workers that a process hosts, those that are gone excepted."""
-    return _records(db, (workers.c.process == process_id, workers.c.state != "gone"))
+    """Return the workers that a process hosts or hosted."""
+    return _records(db, (workers.c.process == process_id,))
 
 
 def full_id(db: Connection, wanted: str) -> str:

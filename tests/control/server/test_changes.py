@@ -92,7 +92,7 @@ def test_when_the_leader_leaves_another_waiter_leads(changes: Changes, database:
 
 def test_closing_ends_all_waits(changes: Changes) -> None:
     looked = threading.Event()
-    threads = [in_thread(lambda: changes.wait(lambda: looked.set(), 60.0)) for _ in range(3)]  # type: ignore[func-returns-value]
+    threads = [in_thread(lambda: changes.wait(lambda: looked.set(), 60.0)) for _ in range(3)]
     assert looked.wait(10.0)
     changes.close()
     for thread, found in threads:

@@ -164,6 +164,19 @@ def test_a_worker_with_an_owner_is_forgotten_when_its_host_died(home: Path) -> N
         assert plane.workers() == []
 
 
+def test_a_host_that_closed_with_a_task_unended_loses_it_too(home: Path) -> None:
+    with a_watcher(home) as plane:
+        host = open_home(home, "worker")
+        host.register(a_worker(process=host.process_id))
+        job = plane.submit(a_command())
+        with running(GUARD, home / "locks" / f"task-{job.id}.1.0") as guard:
+            assert said(guard) == "held"
+            host.close()
+            assert plane.job(job.id).state is JobState.RUNNING
+        assert wait_for(plane, job.id, lambda job: job.state.terminal).reason is Reason.WORKER_LOST
+        assert plane.workers() == []
+
+
 def test_a_lock_file_without_its_row_or_a_row_without_its_file_does_no_harm(home: Path) -> None:
     with a_watcher(home) as plane:
         (home / "locks" / "prc-stray").touch()

@@ -46,10 +46,10 @@ def about(order: Order, worker: WorkerInfo) -> dict[str, object]:
 
 def end_well(plane: EmbeddedPlane, job: JobRecord, worker: WorkerInfo) -> None:
     [order] = [each for each in plane.orders(worker.id).orders if each.job_id == job.id]
-    plane.report(TaskReady(**about(order, worker)))  # type: ignore[arg-type]
-    plane.report(TaskRunning(**about(order, worker)))  # type: ignore[arg-type]
+    plane.report(TaskReady(**about(order, worker)))
+    plane.report(TaskRunning(**about(order, worker)))
     ended = {"state": TaskState.SUCCEEDED, "reason": Reason.DONE, "exit_code": 0}
-    plane.report(TaskEnded(**about(order, worker), **ended))  # type: ignore[arg-type]
+    plane.report(TaskEnded(**about(order, worker), **ended))
 
 
 def test_it_is_the_plane_that_open_gives(home: Path) -> None:
@@ -132,7 +132,7 @@ def test_news_waits_for_more_than_the_cursor_has_seen(plane: EmbeddedPlane) -> N
     news = plane.news(job.id, seen, timeout_s=60.0)
     assert [line.text for line in news.lines] == ["hello"]
     progress = {"call": 0, "at": 1.0, "step": 3}
-    plane.report(RankProgress(**about(order, worker), progress=progress))  # type: ignore[arg-type]
+    plane.report(RankProgress(**about(order, worker), progress=progress))
     news = plane.news(job.id, news.cursor, timeout_s=60.0)
     assert news.job.progress is not None
     assert (news.job.progress.step, news.lines) == (3, ())
@@ -171,12 +171,12 @@ def test_a_call_begins_when_go_and_ranks_agree(plane: EmbeddedPlane) -> None:
     worker = a_local_worker(plane)
     job = plane.submit(a_command(calls=Calls(root="/r", cwd="/r")))
     [order] = plane.orders(worker.id).orders
-    plane.report(TaskReady(**about(order, worker)))  # type: ignore[arg-type]
-    plane.report(TaskRunning(**about(order, worker)))  # type: ignore[arg-type]
+    plane.report(TaskReady(**about(order, worker)))
+    plane.report(TaskRunning(**about(order, worker)))
     mark = Fingerprint(call=0, function="fit", trainer=0, module="m:M", shapes="s")
     assert not plane.go(job.id, Go(fingerprint=mark, state_digest="mine")).begun
     arrival = Arrival(rank=0, call=0, fingerprint=mark, state_digest="its own", at=1.0)
-    plane.report(RankArrived(**about(order, worker), arrival=arrival))  # type: ignore[arg-type]
+    plane.report(RankArrived(**about(order, worker), arrival=arrival))
     [view] = plane.job(job.id).calls
     assert (view.needs_state, view.begun) == (True, False)
     plane.send_state(job.id, 0, plane.put_blob(b"tensors"))
@@ -192,9 +192,9 @@ def test_outputs_and_checkpoints_are_found_under_the_job(plane: EmbeddedPlane) -
     [order] = plane.orders(worker.id).orders
     blob = plane.put_blob(b"weights")
     share = a_share(job.id, 0, entries=(FileEntry(path="last.ckpt", blob=blob),), epoch=1)
-    plane.report(CheckpointAnnounced(**about(order, worker), share=share))  # type: ignore[arg-type]
+    plane.report(CheckpointAnnounced(**about(order, worker), share=share))
     manifest = Manifest(job_id=job.id, attempt=1, node_rank=0, entries=(FileEntry(path="a/b", blob=blob),), final=True)
-    plane.report(OutputsIndexed(**about(order, worker), manifest=manifest))  # type: ignore[arg-type]
+    plane.report(OutputsIndexed(**about(order, worker), manifest=manifest))
     assert [each.path for each in plane.artifacts(job.id)] == ["node0/a/b"]
     assert [(each.path, each.epoch) for each in plane.checkpoints(job.id)] == [("last.ckpt", 1)]
     told = plane.news(job.id, Cursor()).events[-1]
@@ -238,7 +238,7 @@ def test_a_removed_worker_is_fenced_and_its_tasks_are_lost(plane: EmbeddedPlane)
     ended = plane.job(job.id)
     assert (ended.state, ended.reason) == (JobState.LOST, Reason.WORKER_LOST)
     with pytest.raises(StaleReport):
-        plane.report(TaskRunning(**about(order, worker)))  # type: ignore[arg-type]
+        plane.report(TaskRunning(**about(order, worker)))
     with pytest.raises(WorkerNotFound):
         plane.drain(worker.id)
 
@@ -249,7 +249,7 @@ def test_the_report_of_an_older_incarnation_is_stale(plane: EmbeddedPlane) -> No
     [order] = plane.orders(worker.id).orders
     plane.register(worker.model_copy(update={"incarnation": "second"}))
     with pytest.raises(StaleReport):
-        plane.report(TaskRunning(**about(order, worker)))  # type: ignore[arg-type]
+        plane.report(TaskRunning(**about(order, worker)))
 
 
 def test_a_gang_is_placed_in_one_step_or_not_at_all(plane: EmbeddedPlane) -> None:
