@@ -21,9 +21,18 @@ def newest(checkpoints: Iterable[Checkpoint]) -> Checkpoint | None:
 
 
 def best(checkpoints: Iterable[Checkpoint]) -> Checkpoint | None:
-    """Return the checkpoint that the job keeps as its best: of those with a score, the newest that was not deleted."""
-    scored = [each for each in checkpoints if each.score is not None and not each.removed]
-    return scored[-1] if scored else None
+    """Return the checkpoint with the best score of those that the job kept; where better is unknown, the newest with a score.
+
+    Of several monitored values the one that was announced first counts, as a Trainer's first checkpoint callback does.
+    """
+    scored = [each for each in checkpoints if each.score is not None]
+    kept = [each for each in scored if not each.removed and each.monitor == scored[0].monitor]
+    if not kept:
+        return None
+    mode = kept[-1].mode
+    if mode is None:
+        return kept[-1]
+    return (min if mode == "min" else max)(kept, key=lambda each: each.score or 0.0)
 
 
 def previous_of(plane: Plane, belongs: Callable[[JobRecord], bool]) -> tuple[JobRecord, Checkpoint] | None:

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from gpulayer.runtime.context import Context
 from gpulayer.spec.calls import Fingerprint, OutcomeStatus, Progress
@@ -119,6 +120,7 @@ class RankLink:
         step: int | None = None,
         monitor: str | None = None,
         score: float | None = None,
+        mode: Literal["min", "max"] | None = None,
         removed: bool = False,
     ) -> int:
         """Tell of this rank's share of a checkpoint and return its serial; ``path`` and ``files`` are absolute."""
@@ -134,6 +136,7 @@ class RankLink:
                 step=step,
                 monitor=monitor,
                 score=score,
+                mode=mode,
                 removed=removed,
             )
         )

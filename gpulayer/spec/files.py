@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from gpulayer.spec.base import Record
 
 
@@ -60,6 +62,8 @@ class CheckpointShare(Record):
     step: int | None = None
     monitor: str | None = None
     score: float | None = None
+    mode: Literal["min", "max"] | None = None
+    """Whether a lower or a higher score is the better one."""
     removed: bool = False
     """Announces that the job deleted it (top-k)."""
 
@@ -77,4 +81,6 @@ class Checkpoint(Record):
     step: int | None = None
     monitor: str | None = None
     score: float | None = None
+    mode: Literal["min", "max"] | None = None
+    """Whether a lower or a higher score is the better one."""
     removed: bool = False

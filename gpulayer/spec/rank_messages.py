@@ -101,6 +101,7 @@ class Announce(Record):
     step: int | None = None
     monitor: str | None = None
     score: float | None = None
+    mode: Literal["min", "max"] | None = None
     removed: bool = False
 
 

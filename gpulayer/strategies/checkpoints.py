@@ -27,6 +27,7 @@ class Link(Protocol):
         step: int | None = ...,
         monitor: str | None = ...,
         score: float | None = ...,
+        mode: Any = ...,
         removed: bool = ...,
     ) -> int: ...
 
@@ -53,7 +54,7 @@ class Announcer:
         if below(path, self.work) is None:
             return
         files = files_of(path, self.rank)
-        monitor, score = _score(path, callbacks)
+        monitor, score, mode = _score(path, callbacks)
         serial = self.link.announce(
             path,
             files,
@@ -61,6 +62,7 @@ class Announcer:
             step=_number(checkpoint.get("global_step")),
             monitor=monitor,
             score=score,
+            mode=mode,
         )
         if files:
             self._pending[path] = serial
@@ -86,8 +88,8 @@ def files_of(path: str, rank: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _score(path: str, callbacks: Iterable[Any]) -> tuple[str | None, float | None]:
-    """Return what the callback that saves ``path`` monitors, and its value."""
+def _score(path: str, callbacks: Iterable[Any]) -> tuple[str | None, float | None, Any]:
+    """Return what the callback that saves ``path`` monitors, its value, and whether ``min`` or ``max`` is better."""
     for callback in callbacks:
         monitor, scores = getattr(callback, "monitor", None), getattr(callback, "best_k_models", None)
         if not isinstance(monitor, str) or not isinstance(scores, dict):
@@ -96,8 +98,9 @@ def _score(path: str, callbacks: Iterable[Any]) -> tuple[str | None, float | Non
         if score is None and getattr(callback, "last_model_path", None) == path:
             score = callback.current_score
         if score is not None:
-            return monitor, float(score)
-    return None, None
+            mode = getattr(callback, "mode", None)
+            return monitor, float(score), mode if mode in ("min", "max") else None
+    return None, None, None
 
 
 def _number(value: Any) -> int | None:

@@ -54,6 +54,7 @@ def share(
         step=announce.step,
         monitor=announce.monitor,
         score=announce.score,
+        mode=announce.mode,
         removed=announce.removed,
     )
 

@@ -82,3 +82,15 @@ def test_the_previous_job_is_the_newest_that_has_a_checkpoint() -> None:
     found = checkpoints.previous_of(plane, lambda job: job.id != "job-3")  # type: ignore[arg-type]
     assert found is not None
     assert found[1].path == "b"
+
+
+def test_best_is_the_best_score_where_the_job_says_which_way_is_better() -> None:
+    def scored(path: str, at: float, score: float, monitor: str = "val_loss", mode: str = "min") -> Checkpoint:
+        return made(path, at, score=score).model_copy(update={"monitor": monitor, "mode": mode})
+
+    found = [scored("a", 1, 0.5), scored("b", 2, 0.2), scored("c", 3, 0.4), scored("d", 4, 0.9, "val_acc", "max")]
+    assert checkpoints.best(found) == found[1]
+    upwards = [each.model_copy(update={"mode": "max"}) for each in found]
+    assert checkpoints.best(upwards) == upwards[0]
+    deleted = [found[0], found[1].model_copy(update={"removed": True}), found[2]]
+    assert checkpoints.best(deleted) == deleted[2]
