@@ -14,6 +14,8 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any, Literal
 
+from gpulayer.runtime import LOADED_BEFORE_US
+
 EntryKind = Literal["script", "module", "function", "call"]
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -94,6 +96,19 @@ def _fresh_main() -> ModuleType:
 def _put_first(folder: str) -> None:
     if not os.environ.get("PYTHONSAFEPATH"):
         sys.path.insert(0, folder)
+        _forget_shadowed(folder)
+
+
+def _forget_shadowed(folder: str) -> None:
+    """Let the user's own ``queue.py`` win over a module of that name that only we have imported so far."""
+    try:
+        theirs = {name.partition(".")[0] for name in os.listdir(folder)}
+    except OSError:
+        return
+    for name in list(sys.modules):
+        top = name.partition(".")[0]
+        if top in theirs and top not in LOADED_BEFORE_US and top not in ("__main__", "gpulayer"):
+            del sys.modules[name]
 
 
 def _run_script(entry: Entry, main: ModuleType) -> None:
@@ -112,15 +127,13 @@ def _run_script(entry: Entry, main: ModuleType) -> None:
 
 def _as_python_names(path: str) -> str:
     """Make a path absolute as the interpreter does for ``__file__``: joined, not normalised."""
-    if os.path.isabs(path):
-        return path
-    return os.path.join(os.getcwd(), path[2:] if path.startswith("./") else path)
+    return os.path.join(os.getcwd(), path)
 
 
 def _run_folder(entry: Entry) -> None:
     """A folder or archive with a ``__main__.py``."""
     sys.argv = [entry.target, *entry.args]
-    sys.path.insert(0, entry.target)
+    sys.path.insert(0, _as_python_names(entry.target))
     runpy._run_module_as_main("__main__", False)  # type: ignore[attr-defined]
 
 

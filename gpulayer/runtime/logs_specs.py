@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from gpulayer.runtime import children
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.api import LogsDest
@@ -17,6 +20,7 @@ class PipeLogsSpecs:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._folder = os.environ["GPULAYER_PIPES"]
+        children.note_exits(Path(self._folder))
 
     @property
     def root_log_dir(self) -> str:

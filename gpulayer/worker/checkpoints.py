@@ -55,6 +55,7 @@ def share(
         monitor=announce.monitor,
         score=announce.score,
         mode=announce.mode,
+        mode=announce.mode,
         removed=announce.removed,
     )
 

@@ -82,9 +82,11 @@ def name_of(number: int) -> str:
         return f"signal {number}"
 
 
-def is_echo(found: Evidence, *, stopping: bool) -> bool:
-    """Say whether an end is only what a stop, or torchrun after a first failure, brings about."""
-    return stopping and (found.signal in (signal.SIGTERM, signal.SIGKILL) or found.exit_code == 128 + signal.SIGTERM)
+def is_echo(found: Evidence, *, terminated: bool, killed: bool) -> bool:
+    """Say whether an end is only what SIGTERM or SIGKILL bring about that we, or torchrun after a first failure, sent."""
+    if found.signal == signal.SIGKILL:
+        return killed
+    return terminated and (found.signal == signal.SIGTERM or found.exit_code == 128 + signal.SIGTERM)
 
 
 def _exited(node_rank: int, rank: int, exit_code: int, at: float) -> Evidence:

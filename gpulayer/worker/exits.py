@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+from pathlib import Path
 
 from gpulayer.worker import processes
 
@@ -11,12 +12,13 @@ from gpulayer.worker import processes
 class Watched:
     """A process that is watched through a pidfd.
 
-    Its parent alone learns its exit status, but until the parent asks, the zombie shows it in /proc; torchrun asks ten times a
-    second, we look within a millisecond. Where we still came too late, torchrun's own words to the guard tell.
+    Its parent alone learns its exit status, but until the parent asks, the zombie shows it in /proc. Torchrun asks ten times a
+    second; where we come later, its note ``exit.<pid>`` in ``notes`` is there, written before it asked.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, notes: Path) -> None:
         self.pid = pid
+        self._note = notes / f"exit.{pid}"
         self.ended = False
         self.exit_code: int | None = None
         """As Python gives it: negative for a signal; None while unknown."""
@@ -36,8 +38,7 @@ class Watched:
             if found is not None and found.alive and self._pidfd is None:
                 return False
             self.ended = True
-            if found is not None and not found.alive:
-                self.exit_code = processes.exit_code_of(found.status)
+            self.exit_code = processes.exit_code_of(found.status) if found is not None and not found.alive else self._noted()
         return self.ended
 
     def await_end(self, timeout_s: float = 60.0) -> None:
@@ -48,6 +49,12 @@ class Watched:
         poll.register(self._pidfd, select.POLLIN)
         poll.poll(timeout_s * 1000)
         self.look()
+
+    def _noted(self) -> int | None:
+        try:
+            return int(self._note.read_text())
+        except (OSError, ValueError):
+            return None
 
     def close(self) -> None:
         if self._pidfd is not None:

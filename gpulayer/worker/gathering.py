@@ -52,6 +52,8 @@ class Gathering:
         if self._scan is not None and not clearing.await_free(siblings, _SIBLINGS_S):
             self.troubles.append("Other nodes of the job still wrote when its outputs were stored.")
         self._reporter.send(OutputsIndexed, manifest=self._manifest(None, final=True))
+        if self._scan is not None:
+            self.troubles += [f"{path} was not stored: {why}." for path, why in self._scan.passed_over.items()]
 
     def on_trouble(self, error: Exception) -> None:
         """Take note that something could not be stored."""

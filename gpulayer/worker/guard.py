@@ -5,7 +5,7 @@
 FD is a socket to the worker; both sides send one JSON object a line.
 
     worker: hold {locks}, start {argv, env, cwd, fifos, direct, rank, spool}, stop {grace_s, kill}
-    guard:  waits {path, pid}, held, started {pid}, child {pid, code}, ended {exit_code, sentence, left}
+    guard:  waits {path, pid}, held, started {pid}, ended {exit_code, told, sentence, left}
 
 When the socket ends, the worker is dead: everything is killed at once. The locks are freed by the guard's own end.
 """
@@ -15,7 +15,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import re
 import selectors
 import signal
 import socket
@@ -33,8 +32,6 @@ _KILL_PERIOD_S = 0.02
 _LOCK_PERIOD_S = 0.2
 _UNKILLABLE_S = 10.0
 _NOT_STARTED = 127
-_TOLD_BY_TORCHRUN = re.compile(rb"exitcode: (-?\d+)\) local_rank: \d+ \(pid: (\d+)\)")
-_LONGEST_TELLING = 256
 
 
 class Guard:
@@ -52,12 +49,12 @@ class Guard:
         self._agent: subprocess.Popen[bytes] | None = None
         self._exit_code: int | None = None
         self._sentence = ""
+        self._told_first = False
         self._kill_at: float | None = None
         self._killing_since: float | None = None
         self._ended = False
         self._direct = False
         self._spool: Any = None
-        self._tail = b""
 
     def run(self) -> None:
         """Serve one task; returns when none of its processes is left."""
@@ -139,7 +136,7 @@ class Guard:
             out = self._pipes.pipe(self._into_spool(word["rank"], "stdout"))
             err = self._pipes.pipe(self._into_spool(word["rank"], "stderr"))
         else:
-            out = err = self._pipes.pipe(self._listen_to_torchrun(self._into_spool(None, "agent")))
+            out = err = self._pipes.pipe(self._into_spool(None, "agent"))
         try:
             self._agent = subprocess.Popen(
                 word["argv"],
@@ -159,20 +156,6 @@ class Guard:
 
     def _into_spool(self, rank: int | None, stream: str) -> pipes.Sink:
         return lambda data: self._spool.feed(rank, stream, data, time.time())
-
-    def _listen_to_torchrun(self, sink: pipes.Sink) -> pipes.Sink:
-        """Pass torchrun's words on, and catch what it says of ranks that failed: it alone sees their exit status."""
-
-        def read(data: bytes) -> None:
-            sink(data)
-            text = self._tail + data
-            end = 0
-            for found in _TOLD_BY_TORCHRUN.finditer(text):
-                self._say("child", pid=int(found[2]), code=int(found[1]))
-                end = found.end()
-            self._tail = text[end:][-_LONGEST_TELLING:]
-
-        return read
 
     def _stop(self, grace_s: float, kill: bool) -> None:
         at = 0.0 if kill else time.monotonic() + grace_s
@@ -204,6 +187,7 @@ class Guard:
             if self._agent is not None and pid == self._agent_pid:
                 self._exit_code = processes.exit_code_of(status)
                 self._agent.returncode = self._exit_code
+                self._told_first = self._kill_at is not None
 
     def _over(self) -> bool:
         """Kill what must die; say so and return True when nothing is left."""
@@ -225,7 +209,7 @@ class Guard:
             if self._spool is not None:
                 self._spool.close()
             named = [f"{process.name} (pid {process.pid}, state {process.state})" for process in left]
-            self._say("ended", exit_code=self._exit_code, sentence=self._sentence, left=named)
+            self._say("ended", exit_code=self._exit_code, told=self._told_first, sentence=self._sentence, left=named)
         # What the kernel won't kill keeps its locks: the guard stays as long as it does.
         return not left
 

@@ -18,8 +18,8 @@ from gpulayer.worker.torchrun import Launch
 class Guarded:
     """A running guard. ``on_word`` is called whenever it said something new.
 
-    ``exit_code`` is the agent's as Python gives it (negative for a signal), once ``ended``; ``lost`` says that the guard
-    itself died and took the task's processes with it.
+    ``exit_code`` is the agent's as Python gives it (negative for a signal), once ``ended``, and ``told`` whether it had been
+    told to stop by then; ``lost`` says that the guard itself died and took the task's processes with it.
     """
 
     def __init__(self, log: Path, on_word: Callable[[], None]) -> None:
@@ -41,10 +41,10 @@ class Guarded:
         self.held = False
         self.waits_for: tuple[str, int] | None = None
         self.agent_pid: int | None = None
-        self.child_codes: dict[int, int] = {}
         self.ended = False
         self.lost = False
         self.exit_code: int | None = None
+        self.told = False
         self.sentence = ""
         self.left: tuple[str, ...] = ()
         threading.Thread(target=self._listen, name="gpulayer-guard", daemon=True).start()
@@ -116,10 +116,8 @@ class Guarded:
                 self.waits_for = (word["path"], word["pid"])
             case "started":
                 self.agent_pid = word["pid"]
-            case "child":
-                self.child_codes[word["pid"]] = word["code"]
             case "ended":
-                self.exit_code, self.sentence = word["exit_code"], word["sentence"]
+                self.exit_code, self.told, self.sentence = word["exit_code"], word["told"], word["sentence"]
                 self.left = tuple(word["left"])
                 self.ended = True
 

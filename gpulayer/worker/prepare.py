@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import fsspec
 
-from gpulayer.artifacts import bundle, outputs
+from gpulayer.artifacts import archive, links, outputs
 from gpulayer.errors import GPULayerError, PreparationFailed
 from gpulayer.plane import Plane
 from gpulayer.spec.job import FunctionJob, Input
@@ -66,13 +66,13 @@ def _fill(order: Order, where: TaskFolders, plane: Plane) -> None:
     spec = order.spec
     where.work.mkdir(parents=True, exist_ok=True)
     if spec.source is not None:
-        archive = where.root / "source.zip"
-        plane.fetch_blob(spec.source, archive)
-        bundle.unpack(archive, where.work)
-        archive.unlink()
+        source = where.root / "source.zip"
+        plane.fetch_blob(spec.source, source)
+        archive.unpack(source, where.work)
+        source.unlink()
     if spec.left_out is not None and spec.source_root is not None and Path(spec.source_root).is_dir():
         with plane.open_blob(spec.left_out) as opened:
-            bundle.link_left_out(json.load(opened), Path(spec.source_root), where.work)
+            links.link_left_out(json.load(opened), Path(spec.source_root), where.work)
     cwd = where.work / spec.cwd
     if not cwd.resolve().is_relative_to(where.work.resolve()):
         raise PreparationFailed(f"The working directory {spec.cwd!r} leaves the source folder.")

@@ -6,7 +6,7 @@ import logging
 import select
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -54,7 +54,6 @@ class Rank:
     calls: int = 0
     left: Left | None = None
     failed_call: bool = False
-    concluded: bool = False
 
 
 class Relay:
@@ -104,14 +103,6 @@ class Relay:
             self._closed = True
             self._changed.notify_all()
 
-    def learn(self, codes: Mapping[int, int]) -> None:
-        """Take exit codes by pid from somebody who saw what we could not."""
-        for rank in list(self.ranks.values()):
-            code = codes.get(rank.process.pid)
-            if code is not None and rank.concluded and rank.process.exit_code is None:
-                rank.process.exit_code = code
-                self._conclude(rank)
-
     def all_left_well(self, expected: int) -> bool:
         """Say whether every local rank said goodbye with exit code 0."""
         return len(self.ranks) == expected and all(rank.left and rank.left.exit_code == 0 for rank in self.ranks.values())
@@ -144,7 +135,7 @@ class Relay:
         hello = connection.receive(FROM_RANK, timeout_s=_HELLO_S)
         if not isinstance(hello, Hello) or hello.attempt != self._order.attempt:
             return None
-        rank = Rank(hello.rank, connection, Watched(hello.pid))
+        rank = Rank(hello.rank, connection, Watched(hello.pid, self._where.pipes))
         with self._changed:
             self.ranks[hello.rank] = rank
             self._changed.notify_all()
@@ -239,7 +230,6 @@ class Relay:
     def _conclude(self, rank: Rank) -> None:
         """The rank is gone, or let go of its connection: what does its end tell?"""
         rank.process.await_end()
-        rank.concluded = True
         if rank.left is not None or self._killed_with_agent(rank.process):
             return
         code = rank.process.exit_code

@@ -40,16 +40,16 @@ def of_task(
 ) -> Ending:
     """Choose the end of a task whose processes are gone.
 
-    ``well`` says that the agent exited with 0 or every rank said goodbye with 0; ``exit_code`` is the agent's. Evidence of
-    its own beats a stop that came after it, and the rank's exit code stands for torchrun's 1.
+    ``well`` says that every rank said goodbye with 0; ``exit_code`` is the agent's, where 0 is as good unless it was told
+    to stop. Evidence of its own beats a stop that came after it, and the rank's exit code stands for torchrun's 1.
     """
-    first = evidence[0] if evidence else None
+    first = next((found for found in evidence if found.kind != "communication"), evidence[0] if evidence else None)
     if first is not None and not (stop is not None and first.kind == "communication"):
         code = first.exit_code if first.exit_code is not None else exit_code
         return Ending(TaskState.FAILED, _OF_EVIDENCE[first.kind], code, sentence or first.sentence)
     if failed_call:
         return Ending(TaskState.FAILED, Reason.USER_ERROR, 1, sentence)
-    if well:
+    if well or (exit_code == 0 and stop is None):
         return Ending(TaskState.SUCCEEDED, Reason.DONE, 0, sentence)
     if stop is not None:
         state = TaskState.TIMED_OUT if stop.reason is Reason.TIMEOUT else TaskState.CANCELLED

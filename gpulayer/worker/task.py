@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 _DIAL_S = 15.0
 _HEAR_OUT_S = 10.0
 _UPLOAD_S = 600.0
+_GRACE_S = 5.0
+"""Nobody kills before this has passed since the first SIGTERM, except at once."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Task:
         self._relay: Relay | None = None
         self._port: Port | None = None
         self._started = False
+        self._ending_since: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"gpulayer-{order.job_id}.{order.node_rank}", daemon=True)
         self._thread.start()
 
@@ -86,6 +89,7 @@ class Task:
             elif harder:
                 self._stop = self._stop.model_copy(update={"kill": stop.kill or self._stop.kill, "grace_s": stop.grace_s})
             if harder and self._started and self._guard is not None:
+                self._ending_since = self._ending_since or time.monotonic()
                 self._guard.stop(stop.grace_s, kill=stop.kill)
         self._wake()
 
@@ -180,7 +184,6 @@ class Task:
             self._reporter.send(TaskRunning)
             self._watch(guard, relay, background, gathered)
         relay.finish(_HEAR_OUT_S)
-        relay.learn(guard.child_codes)
         self._reporter.send(TaskPhase, phase=Phase.UPLOADING)
         background.do(partial(gathered.store_last, self._siblings()))
         sentences = [] if background.finish(_UPLOAD_S) else ["Its outputs could not be stored in time."]
@@ -193,7 +196,6 @@ class Task:
         timeout_s = self.order.spec.timeout_s
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not guard.over:
-            relay.learn(guard.child_codes)
             for call in gathered.due(self.order):
                 background.do(partial(gathered.store_call, call))
             if deadline is not None and time.monotonic() >= deadline:
@@ -209,11 +211,14 @@ class Task:
         what = "torchrun" if not launch.direct else "The command"
         met = launch.direct or bool(relay.ranks) or self.order.num_workers == 1
         failed_call = any(rank.failed_call for rank in relay.ranks.values())
-        well = guard.exit_code == 0 or relay.all_left_well(len(launch.ranks) or 1)
+        well = relay.all_left_well(len(launch.ranks) or 1)
         if guard.lost:
             self._on_fault(evidence.of_guard(self.order.node_rank))
-        elif guard.exit_code is not None and not (well or failed_call or self._evidence or self._stop):
-            found = evidence.of_agent(self.order.node_rank, what, guard.exit_code, time.time(), met=met)
+        elif guard.exit_code is not None and not (well or failed_call or guard.told or self._knows_the_cause):
+            if launch.rank is not None:
+                found = evidence.of_exit(self.order.node_rank, launch.rank, guard.exit_code, time.time())
+            else:
+                found = evidence.of_agent(self.order.node_rank, what, guard.exit_code, time.time(), met=met)
             if found is not None:
                 self._on_fault(found.model_copy(update={"sentence": guard.sentence or found.sentence}))
         if guard.left:
@@ -224,10 +229,17 @@ class Task:
 
     def _on_fault(self, found: Evidence) -> None:
         with self._lock:
-            if evidence.is_echo(found, stopping=self._stop is not None or bool(self._evidence)):
+            ended = self._ending_since
+            killed = ended is not None and (time.monotonic() - ended >= _GRACE_S or bool(self._stop and self._stop.kill))
+            if evidence.is_echo(found, terminated=ended is not None, killed=killed):
                 return
             self._evidence.append(found)
+            self._ending_since = ended or time.monotonic()
         self._reporter.send(TaskFault, evidence=found)
+
+    @property
+    def _knows_the_cause(self) -> bool:
+        return any(found.kind != "communication" for found in self._evidence)
 
     def _died_with_agent(self, process: Watched) -> bool:
         """Say whether a rank died because torchrun's agent or the guard did: that is then the cause."""
@@ -235,7 +247,7 @@ class Task:
         if guard is None or guard.agent_pid in (None, process.pid) or process.exit_code not in (None, -9):
             return False
         agent = processes.stat(guard.agent_pid or 0)
-        if agent is not None and agent.alive:
+        if not guard.lost and agent is not None and agent.alive:
             return False
         if not guard.await_over(_HEAR_OUT_S):
             return False

@@ -1,0 +1,82 @@
+"""Agents on a recording plane, and a work folder packed as a bundle."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpulayer.spec.base import new_id
+from gpulayer.spec.workers import WorkerInfo
+from gpulayer.worker import hardware
+from gpulayer.worker.agent import Agent
+from gpulayer.worker.task import Site
+from tests.worker.recording import RecordingPlane, Spec
+
+
+class Fleet:
+    """Some agents of one home on one recording plane."""
+
+    def __init__(self, plane: RecordingPlane, home: Path, count: int, environ: dict[str, str]) -> None:
+        self.plane = plane
+        can = hardware.capabilities(home, {"CUDA_VISIBLE_DEVICES": ""})
+        self.agents = [
+            Agent(Site(plane, home, WorkerInfo(id=new_id("wkr"), name=f"w{at}", capabilities=can), environ))  # type: ignore[arg-type]
+            for at in range(count)
+        ]
+        for agent in self.agents:
+            agent.register()
+        self.threads = [threading.Thread(target=agent.run, daemon=True) for agent in self.agents]
+        for thread in self.threads:
+            thread.start()
+
+    def close(self) -> None:
+        for agent in self.agents:
+            agent.leave()
+            agent.abandon()
+        self.plane.close()
+        for agent, thread in zip(self.agents, self.threads, strict=True):
+            assert agent.await_idle(30.0)
+            thread.join(10.0)
+
+
+@pytest.fixture
+def fleet(home: Path) -> Iterator[Callable[..., Fleet]]:
+    """Start agents for a job: ``fleet(plane, 2)``."""
+    started: list[Fleet] = []
+
+    def start(plane: RecordingPlane, count: int = 1, **environ: str) -> Fleet:
+        found = Fleet(plane, home, count, {**os.environ, **environ})
+        started.append(found)
+        return found
+
+    yield start
+    for each in started:
+        each.close()
+
+
+@pytest.fixture
+def bundled(tmp_path: Path) -> Callable[..., tuple[RecordingPlane, Spec]]:
+    """Make a plane that has the given files as a bundle: ``bundled(spec, {"train.py": "..."})``."""
+
+    def make(spec: Spec, files: dict[str, str], **options: object) -> RecordingPlane:
+        archive = tmp_path / f"{new_id('job')}.zip"
+        with zipfile.ZipFile(archive, "w") as writing:
+            for name, text in files.items():
+                writing.writestr(name, textwrap.dedent(text))
+        plane = RecordingPlane(spec, **options)  # type: ignore[arg-type]
+        plane.spec = spec.model_copy(update={"source": plane.put_blob(archive).sha256})
+        return plane
+
+    return make  # type: ignore[return-value]
+
+
+@pytest.fixture
+def python() -> str:
+    return sys.executable
