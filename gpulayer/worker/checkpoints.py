@@ -55,7 +55,6 @@ def share(
         monitor=announce.monitor,
         score=announce.score,
         mode=announce.mode,
-        mode=announce.mode,
         removed=announce.removed,
     )
 
