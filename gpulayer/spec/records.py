@@ -110,7 +110,10 @@ class WorkerRecord(Record):
 
 
 class Snapshot(Record):
-    """What the scheduler looks at: queued jobs and all workers that are online or draining."""
+    """What the scheduler looks at: queued jobs, and all workers that are online or draining.
+
+    A worker in another state counts only for the devices that its tasks still hold on its machine.
+    """
 
     queued: tuple[JobRecord, ...] = ()
     workers: tuple[WorkerRecord, ...] = ()

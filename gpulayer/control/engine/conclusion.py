@@ -28,10 +28,10 @@ def _may_retry(record: JobRecord, ending: Ending) -> bool:
 
 
 def _retry(step: Step, ending: Ending, now: float) -> Step:
-    """Queue the job again; the ended attempt lives on in its events and tasks."""
+    """Queue the job again; the ended tasks stay until the next attempt has its own."""
     step = step.tell("retry", now, reason=ending.reason, sentence=ending.sentence)
     step = step.move(JobState.QUEUED, Reason.RETRY, ending.sentence)
-    fresh = {"tasks": (), "evidence": (), "why": (), "queued_at": now}
+    fresh = {"evidence": (), "why": (), "queued_at": now}
     unset = ("phase", "rendezvous", "stop", "placed_at", "gated_at", "running_at", "hold_since", "progress")
     return step.change(**fresh, **dict.fromkeys(unset))
 

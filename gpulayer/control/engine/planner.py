@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gpulayer.control.engine.fleet import Fleet, Roster
@@ -10,6 +10,8 @@ from gpulayer.control.engine.gangs import Demand, Gang, choose
 from gpulayer.control.engine.reasons import answers, headline, lines
 from gpulayer.control.engine.reservations import Reservations
 from gpulayer.spec.records import JobRecord, Plan, Snapshot, Waiting, WorkerRecord
+
+_SERVING = ("online", "draining")
 
 
 def plan(snapshot: Snapshot, now: float) -> Plan:
@@ -26,7 +28,7 @@ def in_order(queued: Iterable[JobRecord]) -> list[JobRecord]:
 class Planning:
     """A plan while it is made."""
 
-    workers: Iterable[WorkerRecord]
+    workers: Sequence[WorkerRecord]
     now: float
     roster: Roster = field(init=False)
     fleet: Fleet = field(init=False)
@@ -35,8 +37,8 @@ class Planning:
     """What jobs that ask for the same were told: a plan only ever has less to give."""
 
     def __post_init__(self) -> None:
-        self.roster = Roster(self.workers)
-        self.fleet = Fleet(self.roster.workers)
+        self.roster = Roster(worker for worker in self.workers if worker.state in _SERVING)
+        self.fleet = Fleet(self.workers)
 
     def run(self, queued: Iterable[JobRecord]) -> Plan:
         """Go through the queue once."""

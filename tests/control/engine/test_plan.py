@@ -122,6 +122,15 @@ def test_a_device_that_another_worker_of_the_machine_holds_is_not_given() -> Non
     assert why(made)["a"][1:] == ("wkr-x: is busy", "wkr-y: needs 1 usable cuda device(s), 0 of them free now")
 
 
+def test_a_lost_worker_takes_nothing_and_keeps_its_devices_from_its_neighbours() -> None:
+    devices = gpus("m", 1)
+    lost = worker("x", machine="m", devices=devices, state="lost", leased=(devices[0].uuid,))
+
+    made = plan([queued(command(resources=CUDA))], [lost, worker("y", machine="m", devices=devices)])
+
+    assert why(made)["a"][1:] == ("wkr-y: needs 1 usable cuda device(s), 0 of them free now",)
+
+
 def test_the_same_uuid_on_another_machine_is_another_device() -> None:
     devices = gpus("m", 1)
     holder = worker("x", machine="m", devices=devices, busy=1, leased=(devices[0].uuid,))
