@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 
 import click
 
 from gpulayer.cli.job_facts import stands, took
-from gpulayer.cli.lines import in_words
 from gpulayer.client.interrupts import Interrupts
+from gpulayer.logs.render import Renderer
 from gpulayer.plane import Plane
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor, News
@@ -40,8 +41,9 @@ def follow_to_end(plane: Plane, job_id: str) -> tuple[JobRecord, bool]:
 
 def print_lines(lines: Iterable[LogLine]) -> None:
     """Print what the job printed; what torchrun's agent said of it is ours to tell, so it goes to stderr."""
+    renderer = Renderer.on(sys.stdout)
     for line in lines:
-        click.echo(in_words(line), err=line.stream == "agent")
+        click.echo(renderer.line(line), err=line.stream == "agent")
 
 
 def say_where_it_stands(news: News, said: str) -> str:

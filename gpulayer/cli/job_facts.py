@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from gpulayer.cli.output import age, span
+from gpulayer.spec.calls import CallView
 from gpulayer.spec.job import CommandJob, FunctionJob, shape
 from gpulayer.spec.records import JobRecord, TaskRecord
 
@@ -60,24 +61,30 @@ def all_facts(job: JobRecord) -> dict[str, object]:
     """Return the object that ``jobs show --json`` prints: the list's facts, then tasks, calls, cause and spec."""
     return job_facts(job) | {
         "tasks": [task.model_dump(mode="json") for task in job.tasks],
-        "calls": [_call(job, k) for k in range(len(job.calls))],
+        "calls": calls_made(job),
         "cause": job.cause and job.cause.model_dump(mode="json"),
         "progress": job.progress and job.progress.model_dump(mode="json"),
         "spec": job.spec.model_dump(mode="json"),
     }
 
 
-def _call(job: JobRecord, k: int) -> dict[str, object]:
-    view = job.calls[k]
+def calls_made(job: JobRecord) -> list[dict[str, object]]:
+    """Return the calls that the caller made, with how each stands."""
+    return [
+        {"call": view.call, "function": view.go.fingerprint.function, "status": _call_status(view)}
+        for view in job.calls
+        if view.go
+    ]
+
+
+def _call_status(view: CallView) -> str:
     bad = [outcome.status for outcome in view.outcomes if outcome.status != "ok"]
-    status = bad[0] if bad else "ok" if view.settled else "running" if view.begun else "held"
-    return {"call": view.call, "function": view.go and view.go.fingerprint.function, "status": status}
+    return bad[0] if bad else "ok" if view.settled else "running" if view.begun else "waiting"
 
 
 def shown(job: JobRecord) -> dict[str, object]:
     """Return what ``jobs show`` tells a person."""
     workers, procs = shape(job.spec)
-    calls = [_call(job, k) for k in range(len(job.calls))]
     return {
         "job": job.id,
         "name": job.spec.name,
@@ -89,7 +96,7 @@ def shown(job: JobRecord) -> dict[str, object]:
         "created": moment(job.created_at),
         "started": moment(job.running_at),
         "ended": moment(job.ended_at),
-        "calls": "\n".join(f"{c['call']} {c['function'] or '?'}: {c['status']}" for c in calls),
+        "calls": "\n".join("{call} {function}: {status}".format(**call) for call in calls_made(job)),
         "tasks": "\n".join(map(_task, job.tasks)),
     }
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import click
 
 from gpulayer.cli.job_facts import COLUMNS, all_facts, job_facts, shown
-from gpulayer.cli.lines import follow_lines, in_words, stored_lines
+from gpulayer.cli.lines import follow_lines
 from gpulayer.cli.opened import opened
 from gpulayer.cli.outcome import FAILED
 from gpulayer.cli.output import Form, print_json, print_list, print_one, with_forms
+from gpulayer.logs.render import Renderer
 from gpulayer.plane import Plane
 from gpulayer.spec.news import Cursor
 from gpulayer.spec.records import Explanation, JobRecord
@@ -55,11 +57,10 @@ def logs(job_id: str, follow: bool, rank: int | None, tail: int | None, as_json:
     """Print what a job's ranks printed, as [rank3] ..."""
     with opened() as plane:
         job = plane.job(job_id)
-        lines = (
-            follow_lines(plane, job.id, rank=rank, tail=tail) if follow else stored_lines(plane, job.id, rank=rank, tail=tail)
-        )
+        lines = follow_lines(plane, job.id, rank=rank, tail=tail) if follow else plane.lines(job.id, rank=rank, tail=tail)
+        renderer = Renderer.on(sys.stdout)
         for line in lines:
-            click.echo(line.model_dump_json() if as_json else in_words(line))
+            click.echo(line.model_dump_json() if as_json else renderer.line(line))
 
 
 @command.command()

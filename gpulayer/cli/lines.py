@@ -1,24 +1,14 @@
-"""A job's lines at the terminal: the stored ones, and those that are still to come."""
+"""A job's lines as they come."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from gpulayer.plane import Plane
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor
 
 LOOK_S = 5.0
-
-
-def in_words(line: LogLine) -> str:
-    """Return a line as people read it: tagged with its rank, if one of several wrote it."""
-    return line.text if line.rank is None else f"[rank{line.rank}] {line.text}"
-
-
-def stored_lines(plane: Plane, job_id: str, *, rank: int | None, tail: int | None) -> Iterable[LogLine]:
-    """Return the lines that are there now."""
-    return plane.lines(job_id, rank=rank, tail=tail)
 
 
 def follow_lines(plane: Plane, job_id: str, *, rank: int | None = None, tail: int | None = None) -> Iterator[LogLine]:
