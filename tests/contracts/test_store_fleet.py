@@ -85,3 +85,18 @@ def test_one_process_takes_each_turn(store: Store) -> None:
         assert not housekeeping.take_turn(db, "collect", 10.0, 105.0)
         assert housekeeping.take_turn(db, "collect", 10.0, 110.0)
         assert housekeeping.take_turn(db, "collect", 10.0, 50.0)
+
+
+def test_who_is_long_gone_is_forgotten(store: Store) -> None:
+    gone, lost = registered(store, a_worker("gone"), 1.0), registered(store, a_worker("lost"), 1.0)
+    with store.write() as db:
+        processes.add(db, "prc-1", "caller", 12, 1.0)
+        processes.end(db, "prc-1", 3.0)
+        workers.set_state(db, gone.id, "gone")
+        workers.set_state(db, lost.id, "lost")
+        for time, there in ((1.0, True), (5.0, False)):
+            processes.forget_ended(db, time)
+            workers.forget_gone(db, time)
+            assert (processes.find(db, "prc-1") is not None) == there
+            assert (workers.standing(db, gone.id) is not None) == there
+        assert workers.standing(db, lost.id) is not None

@@ -53,6 +53,7 @@ def open_home(root: Path, process: str) -> EmbeddedPlane:
         plane = EmbeddedPlane(here, store, Process(process_id, process, os.getpid(), False))
         plane.tick()
     except BaseException:
+        here.process_lock(process_id).unlink(missing_ok=True)
         locks.release(here.process_lock(process_id))
         store.close()
         raise
@@ -157,6 +158,8 @@ class EmbeddedPlane:
         self._changes.notify()
         for folder in self._home.folders_of(job_id):
             shutil.rmtree(folder, ignore_errors=True)
+        for lock in self._home.task_locks_of(job_id):
+            lock.unlink(missing_ok=True)
         self._keeper.collect(time.time(), released)
 
     # --- the calls of a script ---------------------------------------------------------------------------------------

@@ -53,21 +53,23 @@ class Changes:
 
     def _next(self, seen: int, until: float) -> None:
         """Return after the generation moved on from ``seen``, or at the end of the time."""
-        with self._condition:
-            while self._generation == seen and self._leading:
-                left = until - time.monotonic()
-                if left <= 0 or self._closed:
-                    return
-                self._condition.wait(left)
-            if self._generation != seen or self._closed:
-                return
-            self._leading = True
+        leads = False
         try:
+            with self._condition:
+                while self._generation == seen and self._leading and not self._closed:
+                    left = until - time.monotonic()
+                    if left <= 0:
+                        return
+                    self._condition.wait(left)
+                if self._generation != seen or self._closed:
+                    return
+                leads = self._leading = True
             self._lead(seen, until)
         finally:
-            with self._condition:
-                self._leading = False
-                self._condition.notify_all()  # the next one leads
+            if leads:
+                with self._condition:
+                    self._leading = False
+                    self._condition.notify_all()  # the next one leads
 
     def _lead(self, seen: int, until: float) -> None:
         while True:

@@ -45,6 +45,10 @@ class Home:
     def task_lock(self, job_id: str, attempt: int, node_rank: int) -> Path:
         return self.locks / f"task-{job_id}.{attempt}.{node_rank}"
 
+    def task_locks_of(self, job_id: str) -> list[Path]:
+        """Return the lock files that guards of a job left."""
+        return list(self.locks.glob(f"task-{job_id}.*"))
+
     def folders_of(self, job_id: str) -> list[Path]:
         """Return the task and work folders of a job that exist."""
         return [path for parent in ("tasks", "work") for path in (self.root / parent).glob(f"{job_id}.*")]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gpulayer.artifacts.store import BlobStore
-from gpulayer.control.store import blobs, housekeeping
+from gpulayer.control.store import blobs, housekeeping, processes, workers
 from gpulayer.control.store.store import Store
 from gpulayer.spec.files import Blob
 
@@ -17,6 +17,8 @@ UNTOUCHED_S = 24 * 3600.0
 RELEASED_S = 120.0
 """The same for the files of a checkpoint that the job deleted, or of a job that was removed."""
 COLLECT_EVERY_S = 300.0
+GONE_S = 7 * 24 * 3600.0
+"""How long processes and workers that are gone stay on record."""
 _FRESH_S = 30.0
 """A blob touched so recently isn't touched again for every question."""
 
@@ -54,9 +56,12 @@ class Keeper:
         self._files.fetch(sha256, to)
 
     def collect_in_turn(self, now: float) -> None:
-        """Collect, if no process has done so for a while."""
+        """Collect, and forget who is long gone, if no process has done so for a while."""
         with self._store.write() as db:
             mine = housekeeping.take_turn(db, "collect", COLLECT_EVERY_S, now)
+            if mine:
+                processes.forget_ended(db, now - GONE_S)
+                workers.forget_gone(db, now - GONE_S)
         if mine:
             self.collect(now)
 

@@ -13,22 +13,22 @@ _LAYOUT = "hhqqi4x" if sys.platform == "linux" else "qqihh"
 """struct flock: (type, whence, start, len, pid) on Linux, (start, len, pid, type, whence) on macOS."""
 
 _guard = threading.Lock()
-_held: dict[Path, tuple[int, int]] = {}
-"""Path to (pid, descriptor) of our own locks. POSIX drops all locks that a process has on a file as soon as it closes any
-descriptor of that file: so a lock of ours is never tested through the file."""
+_held: dict[str, tuple[int, int]] = {}
+"""File name to (pid, descriptor) of our own locks. POSIX drops all locks that a process has on a file as soon as it closes any
+descriptor of that file: so a lock of ours is never tested through the file, by whatever path it is reached."""
 
 
 def hold(path: Path) -> None:
-    """Take the lock for the life of this process; the file must be ours alone, by its name."""
+    """Take the lock for the life of this process; no other file that is locked anywhere may have this name."""
     with _guard:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _held[path] = (os.getpid(), descriptor)
+        _held[path.name] = (os.getpid(), descriptor)
 
 
 def release(path: Path) -> None:
     with _guard:
-        pid, descriptor = _held.pop(path, (0, -1))
+        pid, descriptor = _held.pop(path.name, (0, -1))
         if pid == os.getpid():
             os.close(descriptor)
 
@@ -36,7 +36,7 @@ def release(path: Path) -> None:
 def is_held(path: Path) -> bool:
     """Say whether a living process holds the lock, without taking it for a moment (its owner may be about to)."""
     with _guard:
-        if _held.get(path, (0, -1))[0] == os.getpid():
+        if _held.get(path.name, (0, -1))[0] == os.getpid():
             return True
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from gpulayer.control.store.tables import processes
 
@@ -42,3 +42,7 @@ def find(db: Connection, process_id: str) -> Process | None:
     query = select(processes.c.id, processes.c.kind, processes.c.pid, processes.c.left)
     row = db.execute(query.where(processes.c.id == process_id)).first()
     return None if row is None else Process(*row)
+
+
+def forget_ended(db: Connection, before: float) -> None:
+    db.execute(delete(processes).where(processes.c.ended_at < before))

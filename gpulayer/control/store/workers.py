@@ -83,6 +83,13 @@ def forget(db: Connection, worker_id: str) -> None:
     db.execute(delete(workers).where(workers.c.id == worker_id))
 
 
+def forget_gone(db: Connection, before: float) -> None:
+    """Delete the workers that are gone, were last heard before a time, and hold nothing."""
+    holding = select(tasks.c.worker_id).where(tasks.c.held.is_(True))
+    where = (workers.c.state == "gone", workers.c.heard_at < before, workers.c.id.not_in(holding))
+    db.execute(delete(workers).where(*where))
+
+
 def load(db: Connection, worker_id: str) -> WorkerRecord:
     found = _records(db, (workers.c.id == worker_id,))
     if not found:

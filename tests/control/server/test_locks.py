@@ -39,6 +39,8 @@ def test_asking_after_our_own_lock_does_not_drop_it(tmp_path: Path) -> None:
     locks.hold(path)
     try:
         assert locks.is_held(path)
+        (tmp_path / "link").symlink_to(tmp_path)
+        assert locks.is_held(tmp_path / "link" / "lock")
         with running(ASK, path) as other:
             tell(other)
             assert said(other) == "True"
