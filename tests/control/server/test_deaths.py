@@ -38,6 +38,22 @@ HOST = """
     print(info.id, flush=True)
     sys.stdin.readline()
 """
+BUSY = """
+    import sys, pathlib
+    from gpulayer.control.server.app import open_home
+    from gpulayer.spec.base import new_id
+    from gpulayer.spec.news import Cursor
+    from tests.control.given import a_command, a_worker, some_lines
+    plane = open_home(pathlib.Path(sys.argv[1]), "caller")
+    worker = a_worker(process=plane.process_id)
+    plane.register(worker)
+    while True:
+        job = plane.submit(a_command(on_unschedulable="queue"), key=new_id("job"))
+        print(job.id, flush=True)
+        plane.append_lines(job.id, some_lines(job.id, ["a", "b"]))
+        print(plane.put_blob(job.id.encode()).sha256, flush=True)
+        plane.cancel(job.id)
+"""
 GUARD = """
     import sys, pathlib
     from gpulayer.control.server import locks
@@ -175,6 +191,24 @@ def test_a_host_that_closed_with_a_task_unended_loses_it_too(home: Path) -> None
             assert plane.job(job.id).state is JobState.RUNNING
         assert wait_for(plane, job.id, lambda job: job.state.terminal).reason is Reason.WORKER_LOST
         assert plane.workers() == []
+
+
+def test_a_home_is_whole_wherever_a_process_was_killed(home: Path) -> None:
+    told: list[str] = []
+    for lines in (1, 2, 5, 8, 13):
+        with running(BUSY, home) as busy:
+            told += [said(busy) for _ in range(lines)]
+            busy.kill()
+            busy.wait()
+    with a_watcher(home) as plane:
+        found = {job.id: job for job in plane.jobs(limit=1000)}
+        assert {word for word in told if word.startswith("job-")} <= set(found)
+        assert all(plane.has_blob(word) for word in told if not word.startswith("job-"))
+        for job_id in found:
+            ended = wait_for(plane, job_id, lambda job: job.state.terminal)
+            events = plane.news(job_id, Cursor()).events
+            assert [event.seq for event in events] == list(range(1, ended.events + 1))
+            assert [line.seq for line in plane.lines(job_id)] in ([], [0, 1])
 
 
 def test_a_lock_file_without_its_row_or_a_row_without_its_file_does_no_harm(home: Path) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from gpulayer.control.server import home
-from gpulayer.control.server.app import open_home
-from gpulayer.errors import HomeOnNetworkFilesystem, HomeTooNew, HomeUnwritable
+from gpulayer.control.server.app import EmbeddedPlane, open_home
+from gpulayer.errors import DiskFull, HomeOnNetworkFilesystem, HomeTooNew, HomeUnwritable
+from gpulayer.spec.states import JobState
+from tests.control.given import a_command
 from tests.control.store.test_sqlite import set_schema
 
 MOUNTS = [
@@ -77,3 +80,27 @@ def test_a_read_only_home_is_refused_by_name(read_only: Path) -> None:
         open_home(read_only / "home", "caller")
     with pytest.raises(HomeUnwritable):
         open_home(read_only / "fresh", "caller")
+
+
+def test_a_plane_on_a_full_disk_says_so_and_goes_on_when_there_is_room(small_disk: Path) -> None:
+    plane = open_home(small_disk / "home", "caller")
+    try:
+        kept = plane.submit(a_command(on_unschedulable="queue"))
+        filler = small_disk / "filler"
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(b"x" * 4096)
+        with pytest.raises(DiskFull, match="Free some space"):
+            fill(plane)
+        with pytest.raises(DiskFull):
+            plane.put_blob(b"x" * 4_000_000)
+        assert plane.job(kept.id).state is JobState.QUEUED
+        filler.unlink()
+        assert plane.submit(a_command(on_unschedulable="queue")).state is JobState.QUEUED
+    finally:
+        plane.close()
+
+
+def fill(plane: EmbeddedPlane) -> None:
+    for _ in range(1000):
+        plane.submit(a_command(on_unschedulable="queue", env={"A": "x" * 20000}))
