@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import errno
+import io
 import os
 import threading
 from collections.abc import Iterator
@@ -71,7 +72,9 @@ class GPULayerFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec sh
     def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
         if mode != "rb":
             _refuse_writing(path)
-        return self._plane().open_blob(self._file(path).blob.sha256)
+        blob = self._file(path).blob
+        opened = self._plane().open_blob(blob.sha256)
+        return _Reader(opened, blob.size) if isinstance(opened, io.BufferedReader) else opened
 
     def get_file(self, rpath: str, lpath: str, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **options: Any) -> None:
         if outfile is not None or not isinstance(lpath, str | os.PathLike):
@@ -157,6 +160,14 @@ class GPULayerFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec sh
             for key in [key for key in cls._shared if key[0] == os.getpid()]:
                 with suppress(Exception):
                     cls._shared.pop(key).close()
+
+
+class _Reader(io.BufferedReader):
+    """A local file that knows its size, as fsspec asks of every file."""
+
+    def __init__(self, opened: io.BufferedReader, size: int) -> None:
+        super().__init__(opened.detach())
+        self.size = size
 
 
 atexit.register(GPULayerFileSystem.close_all)
