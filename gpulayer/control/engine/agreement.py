@@ -65,7 +65,7 @@ def divergence(record: JobRecord) -> Divergence | None:
 
 def _absence(ranks: list[int], calls: int, expected: Fingerprint) -> str:
     when = f"after call {calls - 1}" if calls else "before the first call"
-    return f"{_ranks(ranks)} ended {when}, and the caller is at {_name(expected)}; is it under `is_global_zero`?"
+    return f"{_ranks(ranks).capitalize()} ended {when}, and the caller is at {_name(expected)}; is it under `is_global_zero`?"
 
 
 def _ranks(ranks: list[int]) -> str:

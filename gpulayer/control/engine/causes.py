@@ -61,10 +61,10 @@ def sentence_of(cause: Evidence, record: JobRecord) -> str:
     if cause.error is not None:
         return f"{who} raised {_error(cause.error)}"
     if cause.kind == "signal":
-        return f"{who} was killed by {_signal_name(cause.signal)}"
+        return f"{who} was killed by {_signal_name(cause.signal)}."
     if cause.kind == "exit":
-        return f"{who} exited with code {cause.exit_code}"
-    return f"{who} failed ({cause.kind})"
+        return f"{who} exited with code {cause.exit_code}."
+    return f"{who} failed ({cause.kind})."
 
 
 def _rank(evidence: Evidence, *, first: bool) -> int:
@@ -95,8 +95,8 @@ def _is_shadow(evidence: Evidence, others: list[Evidence]) -> bool:
 
 def _who(cause: Evidence, record: JobRecord) -> str:
     task = record.tasks[cause.node_rank] if cause.node_rank < len(record.tasks) else None
-    worker = (task.worker_name or task.worker_id) if task else f"node {cause.node_rank}"
-    return worker if cause.rank is None else f"rank {cause.rank} on {worker}"
+    worker = (task.worker_name or task.worker_id) if task else f"Node {cause.node_rank}"
+    return worker if cause.rank is None else f"Rank {cause.rank} on {worker}"
 
 
 def _error(error: ErrorRecord) -> str:

@@ -123,7 +123,7 @@ def _stragglers(record: JobRecord) -> list[int]:
 def _straggler(step: Step, now: float) -> Step:
     record, behind = step.record, _stragglers(step.record)
     assert record.spec.calls is not None
-    names = "rank " + str(behind[0]) if len(behind) == 1 else "ranks " + ", ".join(map(str, behind))
+    names = "Rank " + str(behind[0]) if len(behind) == 1 else "Ranks " + ", ".join(map(str, behind))
     verb = "was" if len(behind) == 1 else "were"
     sentence = (
         f"{names} {verb} still in the script {record.spec.calls.straggler_grace_s:g} s after the first other rank had left it."

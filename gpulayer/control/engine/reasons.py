@@ -73,7 +73,10 @@ def headline(demand: Demand, told: list[Answer], *, never: bool) -> str:
         return f"no eligible workers: the job needs {size} with devices of their own, and the compatible ones share too few"
     if size == 1:
         return f"waits for a worker: {free} of {len(compatible)} compatible can take it now"
-    return f"waits for {size} workers together: {free} of {len(compatible)} compatible can take a share now"
+    line = f"waits for {size} workers together: {free} of {len(compatible)} compatible can take a share now"
+    if free < size:
+        return line
+    return f"{line}, but not with {'the same torch version' if len(versions) > 1 else 'devices of their own'}"
 
 
 def lines(told: Iterable[Answer]) -> tuple[str, ...]:

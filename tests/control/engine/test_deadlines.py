@@ -171,7 +171,7 @@ def test_a_rank_that_stays_after_another_left_fails_the_job_after_the_grace() ->
         record = hear(record, ended(record, node, CANCELLED, Reason.PEER_FAILED))
 
     assert (record.state, record.reason) == (JobState.FAILED, Reason.STRAGGLER)
-    assert record.sentence.startswith("rank 1 was still in the script 60 s")
+    assert record.sentence.startswith("Rank 1 was still in the script 60 s")
 
 
 def test_ranks_that_all_left_have_no_straggler() -> None:

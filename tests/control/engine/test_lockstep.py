@@ -263,7 +263,7 @@ def test_ranks_that_left_before_the_callers_call_are_named_all() -> None:
         record = hear(record, ended(record, node, CANCELLED, Reason.PEER_FAILED))
 
     assert (record.state, record.reason) == (JobState.FAILED, Reason.CALLS_DIVERGED)
-    assert record.sentence.startswith("ranks 1, 2, 3 ended after call 0,")
+    assert record.sentence.startswith("Ranks 1, 2, 3 ended after call 0,")
     assert "is it under `is_global_zero`?" in record.sentence
 
 

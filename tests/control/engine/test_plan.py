@@ -55,6 +55,17 @@ def test_a_gang_whose_workers_could_never_have_one_torch_version_never_runs() ->
     assert why(made)["a"][0] == "no eligible workers: the job needs 2 with the same torch version, found 2.1.0, 2.2.0"
 
 
+def test_free_workers_that_differ_in_torch_are_no_gang_yet() -> None:
+    workers = [worker("x", torch="2.1.0"), worker("y", torch="2.2.0"), worker("z", torch="2.1.0", busy=1)]
+
+    made = plan([queued(gang(2))], workers)
+
+    assert never(made) == []
+    assert why(made)["a"][0] == (
+        "waits for 2 workers together: 2 of 3 compatible can take a share now, but not with the same torch version"
+    )
+
+
 def test_too_few_compatible_workers_is_never() -> None:
     made = plan([queued(gang(3))], [worker("x"), worker("y"), worker("z", advertise_address=None)])
 

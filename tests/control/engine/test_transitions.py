@@ -174,22 +174,22 @@ def test_the_first_failure_stops_everyone_and_the_end_waits_for_all() -> None:
     assert record.state is JobState.RUNNING
     record = hear(record, ended(record, 1, FAILED, Reason.SIGNALLED), 12.0)
     assert (record.state, record.reason) == (JobState.FAILED, Reason.SIGNALLED)
-    assert record.sentence == "rank 1 on w1 was killed by SIGKILL"
+    assert record.sentence == "Rank 1 on w1 was killed by SIGKILL."
     assert record.cause is not None
     assert record.cause.rank == 1
 
 
 FAILURES: list[tuple[dict[str, Any], Reason, str]] = [
-    ({"kind": "exception", "rank": 1, "error": error(1)}, Reason.USER_ERROR, "rank 1 on w1 raised ValueError: boom"),
-    ({"kind": "exit", "rank": 1, "exit_code": 3}, Reason.EXITED, "rank 1 on w1 exited with code 3"),
+    ({"kind": "exception", "rank": 1, "error": error(1)}, Reason.USER_ERROR, "Rank 1 on w1 raised ValueError: boom"),
+    ({"kind": "exit", "rank": 1, "exit_code": 3}, Reason.EXITED, "Rank 1 on w1 exited with code 3."),
     ({"kind": "preparation", "sentence": "pip failed"}, Reason.PREPARATION_FAILED, "pip failed"),
     ({"kind": "rendezvous", "sentence": "x can't reach y"}, Reason.RENDEZVOUS_FAILED, "x can't reach y"),
     (
         {"kind": "communication", "rank": 1, "error": error(1, "RuntimeError", communication=True)},
         Reason.PEER_FAILED,
-        "rank 1 on w1 raised RuntimeError: boom",
+        "Rank 1 on w1 raised RuntimeError: boom",
     ),
-    ({"kind": "signal", "signal": 11}, Reason.SIGNALLED, "w1 was killed by SIGSEGV"),
+    ({"kind": "signal", "signal": 11}, Reason.SIGNALLED, "w1 was killed by SIGSEGV."),
 ]
 
 
