@@ -105,9 +105,10 @@ def _forget_shadowed(folder: str) -> None:
         theirs = {name.partition(".")[0] for name in os.listdir(folder)}
     except OSError:
         return
-    for name in list(sys.modules):
+    for name, module in list(sys.modules.items()):
         top = name.partition(".")[0]
-        if top in theirs and top not in LOADED_BEFORE_US and top not in ("__main__", "gpulayer"):
+        theirs_already = os.path.realpath(getattr(module, "__file__", None) or "").startswith(os.path.join(folder, ""))
+        if top in theirs and not theirs_already and top not in LOADED_BEFORE_US and top not in ("__main__", "gpulayer"):
             del sys.modules[name]
 
 

@@ -4,8 +4,8 @@
 
 FD is a socket to the worker; both sides send one JSON object a line.
 
-    worker: hold {locks}, start {argv, env, cwd, fifos, direct, rank, spool}, stop {grace_s, kill}
-    guard:  waits {path, pid}, held, started {pid}, ended {exit_code, told, sentence, left}
+    worker: hold {locks}, start {argv, env, cwd, fifos, direct, rank, spool}, flush {number}, stop {grace_s, kill}
+    guard:  waits {path, pid}, held, started {pid}, flushed {number}, ended {exit_code, told, sentence, left}
 
 When the socket ends, the worker is dead: everything is killed at once. The locks are freed by the guard's own end.
 """
@@ -92,6 +92,9 @@ class Guard:
                 self._wanted = [Path(path) for path in word["locks"]]
             case "start":
                 self._start(word)
+            case "flush":
+                self._pipes.flush()
+                self._say("flushed", number=word["number"])
             case "stop":
                 self._stop(word["grace_s"], word["kill"])
 

@@ -41,6 +41,8 @@ class Guarded:
         self.held = False
         self.waits_for: tuple[str, int] | None = None
         self.agent_pid: int | None = None
+        self._flushes = 0
+        self._flushed = 0
         self.ended = False
         self.lost = False
         self.exit_code: int | None = None
@@ -74,6 +76,15 @@ class Guarded:
     def stop(self, grace_s: float, *, kill: bool = False) -> None:
         """End the task's processes: SIGTERM, and SIGKILL after the grace. A later stop may only be harder."""
         self._say(kind="stop", grace_s=grace_s, kill=kill)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until all that was written by now is in the spool."""
+        with self._changed:
+            self._flushes += 1
+            wanted = self._flushes
+        self._say(kind="flush", number=wanted)
+        with self._changed:
+            return self._changed.wait_for(lambda: self._flushed >= wanted or self.over, timeout_s)
 
     def await_over(self, timeout_s: float) -> bool:
         """Wait until no process of the task is left."""
@@ -116,6 +127,8 @@ class Guarded:
                 self.waits_for = (word["path"], word["pid"])
             case "started":
                 self.agent_pid = word["pid"]
+            case "flushed":
+                self._flushed = word["number"]
             case "ended":
                 self.exit_code, self.told, self.sentence = word["exit_code"], word["told"], word["sentence"]
                 self.left = tuple(word["left"])

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _CHUNK = 256 * 1024
+_MOST_CHUNKS = 64
+"""Far more than a pipe holds: a writer that never pauses must not keep a flush from ending."""
 _F_SETPIPE_SZ = 1031
 _ROOM = 1024 * 1024
 
@@ -46,6 +48,13 @@ class Pipes:
         os.set_blocking(reading, False)
         self._add(_Pipe(reading, writing, sink))
         return writing
+
+    def flush(self) -> None:
+        """Read what has been written so far."""
+        for pipe in self._open:
+            for _ in range(_MOST_CHUNKS):
+                if not self._read(pipe):
+                    break
 
     def drain(self) -> None:
         """Read what is left and close; to be called when no process writes any more."""

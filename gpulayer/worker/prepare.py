@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-import fsspec
-
 from gpulayer.artifacts import archive, links, outputs
 from gpulayer.errors import GPULayerError, PreparationFailed
 from gpulayer.plane import Plane
@@ -93,6 +91,8 @@ def _inputs(inputs: tuple[Input, ...], folder: Path) -> None:
     for each in inputs:
         target = _inside(folder, each.path)
         target.parent.mkdir(parents=True, exist_ok=True)
+        import fsspec  # takes a while to import, and few jobs have inputs
+
         try:
             fs, path = fsspec.core.url_to_fs(each.uri)
             fs.get(path, os.fspath(target), recursive=fs.isdir(path))

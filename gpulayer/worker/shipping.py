@@ -19,38 +19,58 @@ _PATIENCE_S = 90.0
 
 
 class Shipping:
-    """A thread that follows the spool. ``finish`` ends it when everything written so far was taken."""
+    """A thread that follows the spool; ``catch_up`` and ``finish`` wait until everything in it was taken."""
 
     def __init__(self, plane: Plane, order: Order, where: TaskFolders) -> None:
         self._plane = plane
         self._order = order
         self._where = where
-        self._last = threading.Event()
+        self._changed = threading.Condition()
+        self._asked = 0
+        self._reached = 0
+        self._last = False
         self._thread = threading.Thread(target=self._follow, name="gpulayer-shipping", daemon=True)
         self._thread.start()
 
     def finish(self, timeout_s: float) -> bool:
         """Say whether all lines were taken in time; no process of the task may write any more."""
-        self._last.set()
+        with self._changed:
+            self._last = True
+            self._changed.notify_all()
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
+
+    def catch_up(self, timeout_s: float) -> bool:
+        """Say whether all lines that are in the spool now were taken in time."""
+        with self._changed:
+            self._asked += 1
+            wanted = self._asked
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: self._reached >= wanted, timeout_s)
 
     def _follow(self) -> None:
         reader = SpoolReader(self._where.spool)
         try:
             shipment = persist(partial(self._begin, reader), _PATIENCE_S)
             while True:
-                last = self._last.is_set()
+                asked, last = self._asked, self._last
                 while batch := shipment.batch():
                     persist(partial(self._plane.append_lines, self._order.job_id, batch), _PATIENCE_S)
                     shipment.taken()
                 if last:
                     return
-                self._last.wait(_LOOK_S)
+                self._rest(asked)
         except Exception:
             _log.exception("the lines of %s could not be sent; they stay in %s", self._order.job_id, self._where.spool)
         finally:
             reader.close()
+
+    def _rest(self, reached: int) -> None:
+        with self._changed:
+            self._reached = reached
+            self._changed.notify_all()
+            if self._asked == reached and not self._last:
+                self._changed.wait(_LOOK_S)
 
     def _begin(self, reader: SpoolReader) -> Shipment:
         order = self._order

@@ -182,7 +182,7 @@ class Task:
                 self._started = True
         if self._started:
             self._reporter.send(TaskRunning)
-            self._watch(guard, relay, background, gathered)
+            self._watch(guard, shipping, background, gathered)
         relay.finish(_HEAR_OUT_S)
         self._reporter.send(TaskPhase, phase=Phase.UPLOADING)
         background.do(partial(gathered.store_last, self._siblings()))
@@ -191,13 +191,13 @@ class Task:
             sentences.append("Its last lines could not be sent in time.")
         return self._conclude(guard, relay, launch, " ".join([*gathered.troubles, *sentences]))
 
-    def _watch(self, guard: Guarded, relay: Relay, background: Background, gathered: gathering.Gathering) -> None:
+    def _watch(self, guard: Guarded, shipping: Shipping, background: Background, gathered: gathering.Gathering) -> None:
         """Follow orders until no process of the task is left."""
         timeout_s = self.order.spec.timeout_s
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not guard.over:
             for call in gathered.due(self.order):
-                background.do(partial(gathered.store_call, call))
+                background.do(partial(self._store_call, call, guard, shipping, gathered))
             if deadline is not None and time.monotonic() >= deadline:
                 sentence = f"It ran for longer than its timeout of {timeout_s:g} s."
                 self.stop(Stop(reason=Reason.TIMEOUT, sentence=sentence, grace_s=self.order.spec.grace_s))
@@ -206,6 +206,12 @@ class Task:
             self._woken.clear()
         if guard.lost:
             clearing.kill_marked(self._where.root)
+
+    def _store_call(self, call: int, guard: Guarded, shipping: Shipping, gathered: gathering.Gathering) -> None:
+        """Store what a call left; what it printed goes first, so that a caller who sees it settled has seen its lines."""
+        if guard.flush(_HEAR_OUT_S):
+            shipping.catch_up(_HEAR_OUT_S)
+        gathered.store_call(call)
 
     def _conclude(self, guard: Guarded, relay: Relay, launch: torchrun.Launch, sentence: str) -> stopping.Ending:
         what = "torchrun" if not launch.direct else "The command"
