@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
+import struct
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
@@ -75,13 +78,14 @@ def unpack(archive: Path, to: Path, *, limits: Limits = UNPACK_LIMITS) -> None:
             _unpack(reading, infos, to)
     except BaseException as failure:
         _empty(to)
-        if isinstance(failure, _DAMAGE):
+        if isinstance(failure, _DAMAGE) or (isinstance(failure, OSError) and failure.errno in _DAMAGE_NUMBERS):
             raise UnsafeArchive(f"{archive.name} is damaged: {failure}.") from failure
         raise
 
 
-_DAMAGE = (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError, OverflowError)
-"""What zipfile and zlib raise for bytes that are no archive of ours."""
+_DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, RuntimeError, EOFError, ValueError, LookupError, ArithmeticError)
+_DAMAGE_NUMBERS = (errno.EINVAL, errno.ENAMETOOLONG)
+"""What zipfile raises for bytes that are no archive of ours (a place before the file's begin is EINVAL)."""
 
 
 def _check_names(infos: list[zipfile.ZipInfo]) -> None:
@@ -145,10 +149,12 @@ def _unpack_file(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) ->
 
 
 def _check_link(to: Path, link: Path) -> None:
-    """Follow a link for real: through other links, a target without any ``..`` can lead out too."""
-    inside, top = os.path.realpath(link), os.path.realpath(to)
-    if os.path.isabs(os.readlink(link)) or not (inside == top or inside.startswith(top + os.sep)):
-        raise UnsafeArchive(f"The link {str(link.relative_to(to))!r} leads out.", name=str(link.relative_to(to)))
+    """Judge a link by its words, and by where it leads: through other links, harmless words can lead out too."""
+    name = str(link.relative_to(to))
+    words = os.path.normpath(os.path.join(os.path.dirname(name), os.readlink(link)))
+    leads, top = os.path.realpath(link), os.path.realpath(to)
+    if words.startswith(("/", "../")) or words == ".." or not f"{leads}/".startswith(f"{top}/"):
+        raise UnsafeArchive(f"The link {name!r} leads out.", name=name)
 
 
 def _empty(folder: Path) -> None:
