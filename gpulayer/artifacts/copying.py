@@ -65,10 +65,12 @@ def copy(source: Path, to: Path) -> None:
 def _copy_bytes(source: int, target: BinaryIO) -> None:
     """Copy in the kernel as far as it can, and by hand from there."""
     try:
-        while os.sendfile(target.fileno(), source, None, 1 << 30):
+        while os.copy_file_range(source, target.fileno(), 1 << 30):
             pass
+    except AttributeError:
+        pass  # not Linux
     except OSError as cause:
-        if cause.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.ENOTSOCK):
+        if cause.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EXDEV):
             raise
     while data := os.read(source, _CHUNK):
         write_all(target, data)

@@ -7,6 +7,7 @@ import io
 import os
 import re
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
@@ -18,7 +19,7 @@ from gpulayer.artifacts import copying
 from gpulayer.errors import BlobNotFound
 from gpulayer.spec.files import Blob
 
-_CHUNK = 1024 * 1024
+_CHUNK = 2 * 1024 * 1024
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -49,9 +50,10 @@ class BlobStore:
 
     def fetch(self, sha256: str, to: Path) -> None:
         """Make ``to`` an independent copy of a blob, atomically; raises ``BlobNotFound`` and ``DiskFull``."""
-        if not self.has(sha256):
-            raise _not_found(sha256)
-        self._blobs.fetch(sha256, to)
+        try:
+            self._blobs.fetch(_checked(sha256), to)
+        except FileNotFoundError as cause:
+            raise _not_found(sha256) from cause
 
     def delete(self, sha256: str) -> None:
         """Remove a blob; one that isn't there is fine."""
@@ -160,10 +162,16 @@ def _copy_hashed(source: BinaryIO, target: BinaryIO) -> Blob:
     if not isinstance(source, io.BytesIO) and isinstance(target, io.FileIO) and copying.reflink(source, target):
         return _hash(target)
     digest, size = hashlib.sha256(), 0
-    while data := source.read(_CHUNK):
-        digest.update(data)
-        copying.write_all(target, data)
-        size += len(data)
+    with ThreadPoolExecutor(1) as beside:
+        while data := source.read(_CHUNK):
+            # Hashing and writing go side by side, but for small files a thread costs more than it saves.
+            hashing = beside.submit(digest.update, data) if len(data) == _CHUNK else None
+            if hashing is None:
+                digest.update(data)
+            copying.write_all(target, data)
+            size += len(data)
+            if hashing is not None:
+                hashing.result()
     return Blob(sha256=digest.hexdigest(), size=size)
 
 
