@@ -27,14 +27,10 @@ class Port:
     """
 
     def __init__(self, address: str, port: int | None) -> None:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            self._socket.bind((address, port or 0))
+            self._socket = _bound(address, port) if port else _bound_anywhere(address)
             self._socket.listen(128)
         except OSError as cause:
-            self._socket.close()
             raise Unreachable(f"{address}:{port or 'any port'} can't be taken: {cause.strerror}.") from cause
         self.point = RendezvousPoint(address=address, port=self._socket.getsockname()[1], nonce=secrets.token_hex(16))
 
@@ -68,6 +64,23 @@ class Port:
                 return set()
             _send_line(dial, {"attempt": attempt, "nonce": self.point.nonce})
             return {int(said["node_rank"])}
+
+
+def _bound_anywhere(address: str) -> socket.socket:
+    """Bind a port that the kernel chooses, and again by its number: only then does it outlast ``shutdown``."""
+    with _bound(address, 0) as chosen:
+        return _bound(address, chosen.getsockname()[1])
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    found = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((address, port))
+    except BaseException:
+        found.close()
+        raise
+    return found
 
 
 def dial(point: RendezvousPoint, attempt: str, node_rank: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
