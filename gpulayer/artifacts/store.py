@@ -7,6 +7,7 @@ import io
 import os
 import re
 import secrets
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ from gpulayer.errors import BlobNotFound
 from gpulayer.spec.files import Blob
 
 _CHUNK = 2 * 1024 * 1024
+_ABANDONED_S = 24 * 3600.0
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -73,6 +75,17 @@ class _LocalBlobs:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._swept = False
+
+    def _sweep(self) -> None:
+        """Remove, once a process, what others left half written when they were killed."""
+        if self._swept:
+            return
+        self._swept = True
+        for part in (self._root / "parts").iterdir():
+            with suppress(OSError):
+                if part.stat().st_mtime < time.time() - _ABANDONED_S:
+                    part.unlink()
 
     def _path(self, sha256: str) -> Path:
         return self._root / sha256[:2] / sha256
@@ -86,6 +99,7 @@ class _LocalBlobs:
         try:
             with copying.full_disk_named(self._root):
                 part.parent.mkdir(parents=True, exist_ok=True)
+                self._sweep()
                 with part.open("x+b", buffering=0) as writing:
                     blob = _copy_hashed(source, cast(BinaryIO, writing))
                     os.fchmod(writing.fileno(), 0o444)

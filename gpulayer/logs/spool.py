@@ -165,6 +165,8 @@ class SpoolReader:
                 self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 return []
+        if os.fstat(self._file).st_size <= self._at:
+            return []
         marks = after or {}
         lines: list[SpooledLine] = []
         for frame, end in _frames(self._file, self._at):

@@ -174,3 +174,13 @@ def test_a_large_file_travels_in_constant_memory(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 16_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_what_a_killed_process_left_half_written_goes_after_a_day(tmp_path: Path) -> None:
+    parts = tmp_path / "blobs" / "parts"
+    parts.mkdir(parents=True)
+    (parts / "old").touch()
+    (parts / "fresh").touch()
+    os.utime(parts / "old", (1, 1))
+    BlobStore(str(tmp_path / "blobs")).put(b"x")
+    assert [part.name for part in parts.iterdir()] == ["fresh"]
