@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from gpulayer.strategies import adoption
 from gpulayer.strategies.paths import PathMap, below
 
+_WRAPPED = "_gpulayer_wrapped"
 _SHARD = re.compile(r"__(\d+)_\d+\.distcp\Z")
 
 
@@ -130,13 +131,17 @@ def wrap(strategy: Any, trainer_of: Callable[[], Any], announcer: Announcer, pat
 
     A user's own ``CheckpointIO`` stays where it is: what it is given already names the caller's paths.
     """
+    if _WRAPPED in vars(strategy):  # the user gives one strategy to several Trainers
+        return
+    setattr(strategy, _WRAPPED, True)
     save, load, remove = strategy.save_checkpoint, strategy.load_checkpoint, strategy.remove_checkpoint
 
     @functools.wraps(save)
     def save_checkpoint(checkpoint: dict[str, Any], filepath: Any, *args: Any, **kwargs: Any) -> None:
         path = os.path.abspath(os.fspath(filepath))
         announcer.before_change(path)
-        callbacks = list(trainer_of().checkpoint_callbacks)
+        trainer = trainer_of()
+        callbacks = [] if trainer is None else list(trainer.checkpoint_callbacks)
         facts = {name: checkpoint.get(name) for name in ("epoch", "global_step")}
         save(with_callbacks(checkpoint, paths().caller_text), filepath, *args, **kwargs)
         background = _background(strategy) if announcer.rank == 0 else None

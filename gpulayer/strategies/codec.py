@@ -18,6 +18,7 @@ import pathlib
 import re
 import types
 import uuid
+import weakref
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -129,10 +130,19 @@ class Encoder:
     def _named(self, value: Any) -> tuple[int]:
         if type(value).__qualname__ == "LocalFileSystem" and type(value).__module__.startswith("fsspec."):
             return self.add({"k": "local files", "auto_mkdir": bool(value.auto_mkdir)}, value)
+        if type(value) in weakref.ProxyTypes:
+            return self._proxy(value)
         name = kinds.by_name(value)
         if name is None:
             raise NotCarried(value)
         return self.add({"k": "name", "module": name[0], "name": name[1]}, value)
+
+    def _proxy(self, value: Any) -> tuple[int]:
+        try:
+            meant = value.__reduce_ex__.__self__
+        except (ReferenceError, AttributeError):
+            raise NotCarried(None) from None
+        return self.add({"k": "proxy", "to": self.encode(meant)}, value)
 
     def _sequence(self, value: Any) -> tuple[int]:
         kind = _SEQUENCES.get(type(value))
@@ -477,6 +487,8 @@ class Decoder:
                 return (pathlib.PurePath if node["pure"] else pathlib.Path)(self._text(node["text"]))
             case "name":
                 return self._class(node)
+            case "proxy":
+                return weakref.proxy(self.decode(node["to"]))
             case "method":
                 return getattr(self.decode(node["self"]), node["name"])
             case "local files":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,9 +35,9 @@ class Computation:
 
     def compute(self, state: str | None) -> Any:
         """Run the call and record it; returns to the script only from a call that went well and that another one follows."""
-        observation = Observation(self.scene.roots(), self.scene.users)
         if state is not None:
             self._become_the_caller(Path(state))
+        observation = Observation(self.scene.roots(), self.scene.users)
         returned, failed = self._run()
         if failed is not None:
             self._record_failure(failed, observation)
@@ -106,8 +107,6 @@ class Computation:
             timer.cancel()
 
     def _give_up(self, error: BaseException) -> None:
-        import os
-
         self._record_error(error, None)
         os._exit(1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
@@ -29,6 +30,7 @@ from gpulayer.strategies import (
 from gpulayer.strategies.checkpoints import Announcer
 from gpulayer.strategies.computing import Computation
 from gpulayer.strategies.outcome import Scene
+from gpulayer.strategies.outcome.optimizers import restore_optimizers
 from gpulayer.strategies.walk import Ahead, Walk
 
 
@@ -176,6 +178,10 @@ class InJobLauncher:
         if body is not None:
             applied = outcome.apply(outcome.load(body), scene, self._walk.paths.job_text)
             returned = applied.returned
+            with names.data_seen(scene.trainer), contextlib.suppress(Exception):  # what the user's own code may raise
+                restore_optimizers(scene.trainer, applied.extra, names.of(self._namespace).init_optimizers)
+        if number == ahead.go.call - 1:
+            self._walk.leave_call(ahead)
         if record.error is None:
             return returned
         error = outcome.rebuild_error(record.error, error_body, self._walk.paths.job_text)

@@ -149,7 +149,12 @@ def closed(cls: type[Any]) -> bool:
         return any(part in f"{module}." for part in _CLOSED)
     if root == "torch":
         return module.startswith(_CLOSED_TORCH) or issubclass(cls, torch.nn.parallel.DistributedDataParallel)
-    return root in _CLOSED_ROOTS
+    return root in _CLOSED_ROOTS and not _is_trainer(cls)
+
+
+def _is_trainer(cls: type[Any]) -> bool:
+    """``gpulayer.Trainer`` is Lightning's, and as much looked into."""
+    return any(base.__name__ == "Trainer" and base.__module__.partition(".")[0] in LIGHTNING for base in cls.__mro__)
 
 
 def quiet(cls: type[Any]) -> bool:
@@ -211,7 +216,7 @@ def _kind_of_type(cls: type[Any]) -> Kind:
     if issubclass(cls, ATOMS):
         return Kind.ATOM
     if issubclass(cls, torch.Tensor):
-        return Kind.TENSOR
+        return Kind.OPAQUE if cls.__module__.startswith("torch.distributed") else Kind.TENSOR
     if issubclass(cls, numpy.ndarray):
         return Kind.ARRAY
     if issubclass(cls, type):

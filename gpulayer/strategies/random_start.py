@@ -25,12 +25,15 @@ def meet() -> None:
 
 
 def note() -> None:
-    """Remember Python's and (only when it is imported) numpy's random state as they are."""
+    """Remember Python's and (only when they are imported) numpy's random state as they are, and the seed torch began with."""
     random, numpy = importlib.import_module("random"), sys.modules.get("numpy")
     _AT_IMPORT.clear()
     _AT_IMPORT["python"] = random.getstate()
     if numpy is not None and hasattr(numpy, "random"):
         _AT_IMPORT["numpy"] = numpy.random.get_state()
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "initial_seed"):
+        _AT_IMPORT["torch_seed"] = torch.initial_seed()
 
 
 def at_import() -> dict[str, Any]:

@@ -79,16 +79,19 @@ class Walk:
         return self._ahead
 
     def hold(self) -> None:
-        """Wait for the go for the next call, and leave the script where it stands when none will come.
-
-        Leaving a call, every rank goes on with rank 0's random states.
-        """
+        """Wait for the go for the next call, and leave the script where it stands when none will come."""
         message = self.link.await_go()
         if isinstance(message, End):
             self.leave(0)
+        leaving = self._ahead is not None
         self._ahead = self._read(message)
-        if self._ahead.settings.random is not None:
-            random_state.take(self._ahead.settings.random)
+        if leaving:
+            self.leave_call(self._ahead)
+
+    def leave_call(self, ahead: Ahead) -> None:
+        """Go on with the random states that the call before the go's left at the caller: rank 0's."""
+        if ahead.settings.random is not None:
+            random_state.take(ahead.settings.random)
 
     def _read(self, message: GoAhead) -> Ahead:
         settings = CallSettings() if message.settings is None else call_settings.unpack(Path(message.settings))

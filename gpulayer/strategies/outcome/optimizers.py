@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -21,3 +22,18 @@ def optimizers_of(trainer: Any, collectives: bool) -> dict[str, Any]:
         "schedulers": [config.scheduler.state_dict() for config in strategy.lr_scheduler_configs],
         "precision": trainer.precision_plugin.state_dict(),
     }
+
+
+def restore_optimizers(trainer: Any, states: dict[str, Any], make: Callable[[Any], tuple[list[Any], list[Any]]]) -> None:
+    """Give a Trainer in the job the optimizers of a fit that an earlier job computed."""
+    if "optimizers" not in states:
+        return
+    made, configs = make(trainer.lightning_module)
+    for optimizer, state in zip(made, states["optimizers"], strict=False):
+        optimizer.load_state_dict(state)
+    for config, state in zip(configs, states["schedulers"], strict=False):
+        config.scheduler.load_state_dict(state)
+    trainer.strategy.optimizers = made
+    trainer.strategy.lr_scheduler_configs = configs
+    if states.get("precision"):
+        trainer.precision_plugin.load_state_dict(states["precision"])
