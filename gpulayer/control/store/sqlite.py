@@ -19,7 +19,7 @@ BUSY_S = 60.0
 """How long a writer waits for another process's short transaction before it calls it stuck."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
+_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOENT)
 _LITTLE = 256 * 1024
 
 
