@@ -173,7 +173,7 @@ class Encoder:
         return reference
 
     def pairs(self, value: Any) -> list[tuple[Any, Any]]:
-        return [(self.encode(key), self.encode(item)) for key, item in dict.items(value)]
+        return [(self.encode(key), self.encode(item)) for key, item in kinds.base_of(value).items(value)]
 
     def _object(self, value: Any) -> tuple[int]:
         cls = type(value)
@@ -349,10 +349,15 @@ def _standard() -> frozenset[str]:
 _STANDARD = _standard()
 
 
+def _has(cls: type[Any], method: str) -> bool:
+    """Say whether a class has a say in its state; dataclasses are known by their fields."""
+    return not dataclasses.is_dataclass(cls) and any(method in vars(base) for base in cls.__mro__ if base is not object)
+
+
 def state_of(value: Any) -> dict[str, Any]:
     """Return the state that a new object of the same class is made of, as ``__getstate__`` gives it where the class has one."""
     cls = type(value)
-    if any("__getstate__" in vars(base) for base in cls.__mro__ if base is not object):
+    if _has(cls, "__getstate__"):
         state = value.__getstate__()
         if isinstance(state, dict):
             return {name: held for name, held in state.items() if name not in kinds.skipped(cls)}
@@ -432,8 +437,8 @@ class Decoder:
         """Give a container exactly the contents of a node, in place."""
         if isinstance(container, dict):
             items = [(self.decode(key), self.decode(item)) for key, item in node["items"]]
-            dict.clear(container)
-            dict.update(container, items)
+            kinds.base_of(container).clear(container)
+            kinds.base_of(container).update(container, items)
             return
         elements = [self.decode(item) for item in (node["items"] if "items" in node else node["elements"])]
         container.clear()
@@ -457,7 +462,7 @@ class Decoder:
             except Lost:
                 if not tolerant(cls):
                     raise
-        if any("__setstate__" in vars(base) for base in cls.__mro__ if base is not object):
+        if _has(cls, "__setstate__"):
             made.__setstate__(state)
         else:
             set_attributes(made, state)

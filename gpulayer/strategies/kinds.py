@@ -248,6 +248,14 @@ def attributes(value: Any) -> dict[str, Any]:
     return found
 
 
+def base_of(value: dict[Any, Any]) -> Any:
+    """Return the class whose methods read and write a dictionary, past what a class of the user's makes of them.
+
+    ``dict``'s own methods would break the order that an ``OrderedDict`` keeps.
+    """
+    return collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+
+
 def is_users(module: str | None, users: frozenset[str]) -> bool:
     return module == "__main__" or module in users
 

@@ -158,7 +158,7 @@ class _Application:
             if key in target:
                 kept[key] = target[key]
         self._decoder.refill(target, edit)
-        dict.update(target, kept)
+        kinds.base_of(target).update(target, kept)
 
     def _pair_tensors(self, target: dict[Any, Any], edit: Node) -> None:
         """Keep our tensor where the job's was only replaced by one of the same shape (a move to a device and back)."""

@@ -79,7 +79,7 @@ class Collector:
     def _pairs(self, seen: Seen, value: Any) -> Node:
         """The entries of a dictionary; one that can't be carried leaves the caller's, and is named."""
         pairs, left = [], []
-        for key, item in dict.items(value):
+        for key, item in kinds.base_of(value).items(value):
             written = self.encoder.encode(key)
             try:
                 pairs.append((written, self.encoder.encode(item)))

@@ -78,7 +78,9 @@ def _look_at_object(value: Any) -> Look:
     own = kinds.attributes(value)
     keys, held = tuple(own), tuple(own.values())
     if isinstance(value, dict):
-        return Look((type(value), len(keys)), (*keys, *dict.keys(value)), (*held, *dict.values(value)))
+        return Look(
+            (type(value), len(keys)), (*keys, *kinds.base_of(value).keys(value)), (*held, *kinds.base_of(value).values(value))
+        )
     if isinstance(value, list):
         return Look((type(value), len(keys)), keys, (*held, *list.__iter__(value)))
     if isinstance(value, set):
@@ -190,7 +192,7 @@ def children(value: Any, users: frozenset[str]) -> Iterator[tuple[Step, Any]]:
 
 
 def _items(value: Any) -> Iterator[tuple[Step, Any]]:
-    for position, (key, item) in enumerate(dict.items(value)):
+    for position, (key, item) in enumerate(kinds.base_of(value).items(value)):
         plain = type(key) in (str, int, bool, float)
         yield (("item", key) if plain else ("value", position)), item
         if not plain:

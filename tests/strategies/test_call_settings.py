@@ -1,0 +1,48 @@
+"""What the caller says with its go."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import lightning.pytorch as pl
+import pytest
+
+from gpulayer.strategies import call_settings
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def test_versions_folders_and_names_are_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "csv/version_0/checkpoints").mkdir(parents=True)
+    (tmp_path / "fixed").mkdir()
+    (tmp_path / "fixed/last.ckpt").touch()
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        logger=pl.loggers.CSVLogger(".", name="csv"),
+        callbacks=[pl.callbacks.ModelCheckpoint("fixed"), pl.callbacks.OnExceptionCheckpoint("exc")],
+        enable_progress_bar=False,
+    )
+    packed = call_settings.pack(call_settings.take(trainer, None, True))
+    settings = call_settings.unpack(io.BytesIO(packed))
+    assert settings.default_root_dir == str(tmp_path)
+    assert (settings.loggers[0].save_dir, settings.loggers[0].name, settings.loggers[0].version) == (str(tmp_path), "csv", 1)
+    assert {each.dirpath: each.names for each in settings.checkpoints} == {
+        str(tmp_path / "fixed"): ["last.ckpt"],
+        str(tmp_path / "exc"): [],
+    }
+    assert str(tmp_path / "fixed") in settings.folders
+    assert not (tmp_path / "csv/version_1").exists()
+
+
+def test_the_start_carries_random_states() -> None:
+    import random
+
+    import torch
+
+    noted = {"python": random.getstate(), "torch_seed": 5}
+    back = call_settings.unpack_start(io.BytesIO(call_settings.collect_start(noted)))
+    assert back["python"] == random.getstate()
+    assert back["torch_seed"] == 5
+    assert call_settings.unpack_start(io.BytesIO(call_settings.collect_start({})))["torch_seed"] == torch.initial_seed()

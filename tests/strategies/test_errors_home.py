@@ -1,0 +1,92 @@
+"""The user's exceptions come home as themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpulayer import errors
+from gpulayer.runtime import faults
+from gpulayer.spec.calls import ErrorRecord
+from gpulayer.strategies import outcome
+
+
+class Odd(ValueError):
+    """Can't be made by calling it with its args, as many can't."""
+
+    def __init__(self, code: int, *, row: dict[str, Any]) -> None:
+        super().__init__(f"row {code}")
+        self.code, self.row = code, row
+        self.handle = lambda: 1
+
+
+def home(error: BaseException, tmp_path: Path, **changes: Any) -> BaseException:
+    path = tmp_path / "error"
+    outcome.record_error(error, path)
+    told = faults.describe(error)
+    record = ErrorRecord(
+        rank=3,
+        module=told["error_module"],
+        qualname=told["error_qualname"],
+        message=told["error_message"],
+        traceback=told["error_traceback"],
+    )
+    return outcome.rebuild_error(record.model_copy(update=changes), path)
+
+
+def test_class_args_and_attributes_come_back_without_the_constructor(tmp_path: Path) -> None:
+    error = Odd(5, row={"x": [1]})
+    error.add_note("mine")
+    back = home(error, tmp_path)
+    assert type(back) is Odd
+    assert (back.args, back.code, back.row) == (("row 5",), 5, {"x": [1]})
+    assert back.__notes__[0] == "mine"
+    assert "On rank 3 of the job" in back.__notes__[1]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError(2, "No such file", "/x"),
+        KeyError("k"),
+        SystemExit(3),
+        UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"),
+        json.JSONDecodeError("bad", "doc", 1),
+        StopIteration(4),
+        KeyboardInterrupt(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_builtin_exceptions_come_back_whole(error: BaseException, tmp_path: Path) -> None:
+    back = home(error, tmp_path)
+    assert type(back) is type(error)
+    assert back.args == error.args
+    assert str(back) == str(error)
+    for name in ("errno", "filename", "code", "value", "start", "lineno"):
+        assert getattr(back, name, None) == getattr(error, name, None)
+
+
+def test_a_class_that_is_not_here_becomes_a_remote_error(tmp_path: Path) -> None:
+    back = home(Odd(1, row={}), tmp_path, module="not_here", qualname="Gone")
+    assert type(back) is errors.RemoteError
+    assert "Gone: row 1" in str(back)
+    assert back.facts["rank"] == 3
+
+
+def test_a_name_that_is_no_exception_becomes_a_remote_error(tmp_path: Path) -> None:
+    assert type(home(Odd(1, row={}), tmp_path, module="pathlib", qualname="Path")) is errors.RemoteError
+
+
+def test_args_that_cannot_be_carried_come_back_as_their_text(tmp_path: Path) -> None:
+    back = home(ValueError("x", lambda: 1), tmp_path)
+    assert back.args[0] == "x"
+    assert "<lambda>" in back.args[1]
+
+
+def test_without_a_body_the_message_is_the_argument() -> None:
+    record = ErrorRecord(rank=0, module="builtins", qualname="ValueError", message="m", traceback="")
+    back = outcome.rebuild_error(record, None)
+    assert (type(back), back.args) == (ValueError, ("m",))
