@@ -17,6 +17,6 @@ def die_with_parent() -> None:
 
 
 def orphaned(guard: int, by_torchrun: bool) -> bool:
-    """Say whether the parent died before ``die_with_parent`` could tell: then the guard, or init, has adopted us."""
+    """Say whether the parent died before ``die_with_parent`` could tell: then init, or torchrun's own parent, adopted us."""
     parent = os.getppid()
-    return parent in (guard, 1) if by_torchrun else parent != guard
+    return parent == 1 or (by_torchrun and parent == guard)

@@ -26,6 +26,7 @@ class Agent:
         self._site = site
         self._lock = threading.Lock()
         self._tasks: dict[_Key, Task] = {}
+        self._ended: dict[_Key, Task] = {}
         self._leaving = threading.Event()
         self._idle = threading.Condition(self._lock)
 
@@ -78,15 +79,22 @@ class Agent:
             return
         wanted = {_key(order): order for order in orders.orders}
         for key, order in wanted.items():
-            with self._lock:
-                task = self._tasks.get(key)
-                if task is None:
-                    self._tasks[key] = Task(order, self._site, self._on_end)
-                    continue
-            task.update(order)
+            self._take(key, order)
+        with self._lock:
+            self._ended = {key: task for key, task in self._ended.items() if key in wanted}
         for task in self._current():
             if _key(task.order) not in wanted:
                 task.abandon()
+
+    def _take(self, key: _Key, order: Order) -> None:
+        with self._lock:
+            running, ended = self._tasks.get(key), self._ended.get(key)
+            if running is None and ended is None:
+                self._tasks[key] = Task(order, self._site, self._on_end)
+        if running is not None:
+            running.update(order)
+        elif ended is not None:
+            ended.tell_end()  # the plane has not heard it; never run a task twice
 
     def _current(self) -> list[Task]:
         with self._lock:
@@ -94,6 +102,7 @@ class Agent:
 
     def _on_end(self, task: Task) -> None:
         with self._idle:
+            self._ended[_key(task.order)] = task
             self._tasks.pop(_key(task.order), None)
             self._idle.notify_all()
 

@@ -42,7 +42,7 @@ def await_free(paths: Iterable[Path], timeout_s: float) -> bool:
 
 def clear(order: Order, where: TaskFolders, siblings: Iterable[Path]) -> None:
     """Remove the folders of an ended task; a shared work folder goes with the task that tends it, after the others."""
-    shutil.rmtree(where.root, ignore_errors=True)
+    where.remove()
     if prepare.tends(order) and await_free(siblings, timeout_s=0.0):
         shutil.rmtree(where.work, ignore_errors=True)
         for path in (where.baseline, prepare.marker(where)):

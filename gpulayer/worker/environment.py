@@ -47,7 +47,7 @@ def of_task(order: Order, where: TaskFolders, host: Mapping[str, str], worker_na
         "GPULAYER_SOCKET": str(where.socket),
         "GPULAYER_PIPES": str(where.pipes),
         "GPULAYER_WORKER_NAME": worker_name,
-        "TMPDIR": str(where.tmp),
+        "TMPDIR": spec.env.get("TMPDIR", str(where.tmp)),
         **({} if spec.calls is None else {"GPULAYER_CALLS": spec.calls.model_dump_json()}),
         **_visible_devices(order, asked, can),
     }

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpulayer.spec.records import Order
+from gpulayer.worker import locks
+
+_LONGEST_TMP = 107 - len("/pymp-12345678/listener-12345678")
 
 
 @dataclass(frozen=True)
@@ -15,6 +21,8 @@ class TaskFolders:
     root: Path
     work: Path
     lock: Path
+    tmp: Path
+    """The job's TMPDIR, short enough for the sockets that multiprocessing makes in it."""
 
     @property
     def socket_name(self) -> str:
@@ -31,10 +39,6 @@ class TaskFolders:
     @property
     def spool(self) -> Path:
         return self.root / "spool"
-
-    @property
-    def tmp(self) -> Path:
-        return self.root / "tmp"
 
     @property
     def bodies(self) -> Path:
@@ -58,19 +62,35 @@ class TaskFolders:
 
     def make(self) -> None:
         """Create the task's own folders."""
+        if not self.tmp.is_relative_to(self.root):
+            locks.make_private(self.tmp.parent)
         for folder in (self.root, self.pipes, self.spool, self.tmp, self.bodies, self.kept, self.input, self.lock.parent):
             folder.mkdir(parents=True, exist_ok=True)
+
+    def remove(self) -> None:
+        """Remove the task's own folders, and its lock, which nobody holds any more."""
+        for folder in (self.tmp, self.root):
+            shutil.rmtree(folder, ignore_errors=True)
+        self.lock.unlink(missing_ok=True)
 
 
 def folders(home: Path, order: Order) -> TaskFolders:
     """Name the folders of a task; the nodes of a job with calls share one work folder on a machine."""
     attempt = f"{order.job_id}.{order.attempt}"
     task = f"{attempt}.{order.node_rank}"
+    root = home / "tasks" / task
     return TaskFolders(
-        root=home / "tasks" / task,
+        root=root,
         work=home / "work" / (attempt if shared(order) else task),
         lock=home / "locks" / f"task-{task}",
+        tmp=_short(root / "tmp"),
     )
+
+
+def _short(tmp: Path) -> Path:
+    if len(os.fsencode(tmp)) <= _LONGEST_TMP:
+        return tmp
+    return Path(f"/tmp/gpulayer-{os.getuid()}", hashlib.sha256(os.fsencode(tmp)).hexdigest()[:12])
 
 
 def shared(order: Order) -> bool:

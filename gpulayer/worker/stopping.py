@@ -46,7 +46,7 @@ def of_task(
     first = next((found for found in evidence if found.kind != "communication"), evidence[0] if evidence else None)
     if first is not None and not (stop is not None and first.kind == "communication"):
         code = first.exit_code if first.exit_code is not None else exit_code
-        return Ending(TaskState.FAILED, _OF_EVIDENCE[first.kind], code, sentence or first.sentence)
+        return Ending(TaskState.FAILED, _OF_EVIDENCE[first.kind], code, f"{first.sentence} {sentence}".strip())
     if failed_call:
         return Ending(TaskState.FAILED, Reason.USER_ERROR, 1, sentence)
     if well or (exit_code == 0 and stop is None):

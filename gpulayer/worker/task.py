@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -65,6 +66,8 @@ class Task:
         self._relay: Relay | None = None
         self._port: Port | None = None
         self._started = False
+        self._keeps_folders = False
+        self._end: stopping.Ending | None = None
         self._ending_since: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"gpulayer-{order.job_id}.{order.node_rank}", daemon=True)
         self._thread.start()
@@ -97,15 +100,21 @@ class Task:
         """The plane gave the task up: nobody waits for it any more."""
         self.stop(Stop(reason=Reason.WORKER_LOST, sentence="The plane gave this task up.", kill=True))
 
-    def join(self, timeout_s: float | None = None) -> bool:
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+    def tell_end(self) -> None:
+        """Report how it ended; to be repeated when the plane still asks for the task."""
+        end = self._end
+        if end is not None:
+            facts = {"state": end.state, "reason": end.reason, "exit_code": end.exit_code, "sentence": end.sentence}
+            self._reporter.send(TaskEnded, **facts)
 
     # --- the life ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            self._report_end(self._live())
+            self._end = self._live()
+            self.tell_end()
+            if not self._keeps_folders:
+                clearing.clear(self.order, self._where, self._siblings())
         except Exception as trouble:
             _log.exception("task %s.%s broke", self.order.job_id, self.order.node_rank)
             self._report_trouble(trouble)
@@ -186,10 +195,14 @@ class Task:
         relay.finish(_HEAR_OUT_S)
         self._reporter.send(TaskPhase, phase=Phase.UPLOADING)
         background.do(partial(gathered.store_last, self._siblings()))
-        sentences = [] if background.finish(_UPLOAD_S) else ["Its outputs could not be stored in time."]
+        troubles = [] if background.finish(_UPLOAD_S) else ["Its outputs could not be stored in time."]
         if not shipping.finish(_UPLOAD_S):
-            sentences.append("Its last lines could not be sent in time.")
-        return self._conclude(guard, relay, launch, " ".join([*gathered.troubles, *sentences]))
+            troubles.append("Its last lines could not be sent.")
+        troubles = [*gathered.troubles, *troubles]
+        if troubles:
+            self._keeps_folders = True
+            troubles.append(f"They stay in {self._where.work} and {self._where.spool}.")
+        return self._conclude(guard, relay, launch, " ".join(troubles))
 
     def _watch(self, guard: Guarded, shipping: Shipping, background: Background, gathered: gathering.Gathering) -> None:
         """Follow orders until no process of the task is left."""
@@ -277,17 +290,12 @@ class Task:
         self._on_fault(found)
         return self._ending(exit_code=None)
 
-    def _report_end(self, ending: stopping.Ending) -> None:
-        self._reporter.send(
-            TaskEnded, state=ending.state, reason=ending.reason, exit_code=ending.exit_code, sentence=ending.sentence
-        )
-        clearing.clear(self.order, self._where, self._siblings())
-
     def _report_trouble(self, trouble: Exception) -> None:
         found = Evidence(kind="exit", node_rank=self.order.node_rank, sentence=f"{type(trouble).__name__}: {trouble}")
         self._evidence.append(found)
-        ending = self._ending(exit_code=None)
-        self._reporter.send(TaskEnded, state=ending.state, reason=ending.reason, sentence=ending.sentence, evidence=(found,))
+        self._end = self._end or self._ending(exit_code=None)
+        with suppress(Exception):  # the agent tells it again as long as the plane asks
+            self.tell_end()
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 

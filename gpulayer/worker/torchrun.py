@@ -48,7 +48,7 @@ def launch(
                 raise ValueError("torchrun needs a place to meet.")
             first = order.node_rank * order.procs_per_worker
             return Launch(
-                argv=torchrun(spec, order, point, can.executable),
+                argv=torchrun(spec, order, point, can.executable, can.advertise_address),
                 env=environment.shielded(env),
                 cwd=cwd,
                 ranks=tuple(range(first, first + order.procs_per_worker)),
@@ -63,14 +63,17 @@ def launch(
             return Launch(argv, environment.shielded(env) if through_runtime else env, cwd, rank=0 if through_runtime else None)
 
 
-def torchrun(spec: DistributedJob, order: Order, point: RendezvousPoint, executable: str) -> tuple[str, ...]:
-    """Write the command line of one node's torchrun."""
+def torchrun(
+    spec: DistributedJob, order: Order, point: RendezvousPoint, executable: str, local: str | None = None
+) -> tuple[str, ...]:
+    """Write the command line of one node's torchrun; ``local`` is the node's own address, whose name may not resolve."""
     options = {
         "--nnodes": order.num_workers,
         "--nproc-per-node": order.procs_per_worker,
         "--node-rank": order.node_rank,
         "--master-addr": point.address,
         "--master-port": point.port,
+        **({"--local-addr": local} if local else {}),
     }
     words = [str(word) for option in options.items() for word in option]
     return (

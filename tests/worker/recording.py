@@ -72,8 +72,8 @@ class RecordingPlane:
     def wait_ended(self, within_s: float = DEADLINE_S) -> list[TaskEnded]:
         """Wait for the last word of every node and return them by node."""
         count = shape(self.spec)[0]
-        self.wait_for(lambda: len([each for each in self.reports if isinstance(each, TaskEnded)]) == count, within_s)
-        return sorted(self.of(TaskEnded), key=lambda ended: ended.node_rank)
+        self.wait_for(lambda: len(self._ends()) == count, within_s)
+        return [ended for _, ended in sorted(self._ends().items())]
 
     def text(self, rank: int | None = None, stream: str | None = None) -> str:
         """Return the lines of a rank and stream as they were printed."""
@@ -158,6 +158,9 @@ class RecordingPlane:
     def jobs(self, *, limit: int = 100) -> list[JobRecord]:
         return []
 
+    def _ends(self) -> dict[int, TaskEnded]:
+        return {each.node_rank: each for each in self.reports if isinstance(each, TaskEnded)}
+
     # --- the simplest rules ----------------------------------------------------------------------------------------
 
     def _touch(self) -> None:
@@ -166,7 +169,7 @@ class RecordingPlane:
 
     def _orders(self, node_rank: int) -> tuple[Order, ...]:
         nodes, procs = shape(self.spec)
-        if node_rank >= nodes or any(isinstance(each, TaskEnded) and each.node_rank == node_rank for each in self.reports):
+        if node_rank >= nodes or node_rank in self._ends():
             return ()
         ready = len([each for each in self.reports if isinstance(each, TaskReady)]) == nodes
         running = any(isinstance(each, TaskRunning) and each.node_rank == node_rank for each in self.reports)

@@ -165,7 +165,7 @@ def test_folders_of_an_ended_task_are_removed(fleet: Fleet, home: Path) -> None:
 
 
 def test_the_environment_of_a_job(fleet: Fleet, home: Path) -> None:
-    plane = RecordingPlane(sh("env", env={"MINE": "1", "LR": "job"}))
+    plane = RecordingPlane(sh("env; test -d $TMPDIR && echo there=1", env={"MINE": "1", "LR": "job"}))
     fleet(plane, SLURM_JOB_ID="1", RANK="7", MASTER_ADDR="x", GPULAYER_JOB_ID="job-0", LR="host", KEPT="yes")
 
     plane.wait_ended()
@@ -176,7 +176,8 @@ def test_the_environment_of_a_job(fleet: Fleet, home: Path) -> None:
     assert env["KEPT"] == "yes"
     assert env["OMP_NUM_THREADS"] == os.environ.get("OMP_NUM_THREADS", "1")
     assert env["GPULAYER_JOB_ID"] == plane.job_id
-    assert env["TMPDIR"].startswith(str(home / "tasks" / plane.job_id))
+    assert env["there"] == "1"
+    assert not Path(env["TMPDIR"]).exists()  # a task's own, removed with it
     assert not {"SLURM_JOB_ID", "RANK", "MASTER_ADDR", "PYTHONSAFEPATH"} & set(env)
 
 
