@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
-import json
 import os
 import platform
 import sysconfig
@@ -13,11 +11,11 @@ import zipfile
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from gpulayer.artifacts import bundle
 from gpulayer.client.options import JobOptions
+from gpulayer.client.source import store
 from gpulayer.errors import EntrypointMissing
 from gpulayer.plane import Plane
 from gpulayer.spec.job import Calls, CommandJob, DistributedJob
@@ -95,17 +93,10 @@ def _is_installed(path: Path) -> bool:
 
 
 def pack(source: Source, program: Program, plane: Plane, home: Path) -> PackedSource:
-    """Bundle the source into the plane's store; an unchanged tree is neither zipped nor stored again."""
-    memory = home / "bundles" / f"{hashlib.sha256(str(source.root).encode()).hexdigest()[:16]}.json"
+    """Bundle the source into the plane's store; the script goes in whatever the rules say."""
     always = [program.file] if program.file.is_relative_to(source.root) else []
-    with TemporaryDirectory(prefix="bundle-", dir=home) as folder:
-        made = bundle.pack(
-            source.root, Path(folder) / "bundle.zip", never=[home], always=always, memory=memory, known=plane.has_blob
-        )
-        if made.path is not None:
-            plane.put_blob(made.path)
-    left_out = json.dumps([dataclasses.asdict(each) for each in made.left_out]).encode()
-    return PackedSource(plane, made.sha256, plane.put_blob(left_out).sha256)
+    stored = store(plane, source.root, home=home, always=always)
+    return PackedSource(plane, stored.sha256, stored.left_out)
 
 
 def spec(
