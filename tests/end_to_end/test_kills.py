@@ -86,7 +86,7 @@ def job_of(home: Path, index: int = 0) -> JobRecord:
 
 
 def nothing_left(home: Path) -> None:
-    wait_for(lambda: not of_home(home), within=10, what=f"an end of {of_home(home)}")
+    wait_for(lambda: not of_home(home), within=10, what="the end of all processes of the job")
 
 
 @pytest.mark.parametrize("fork", ["0", "1"], ids=["plain", "with a forked child"])

@@ -19,6 +19,8 @@ def stop(step: Step, wanted: Stop, now: float) -> Step:
         return step
     if record.state is JobState.QUEUED:
         return end(step, endings.stopped(wanted), now)
+    if wanted.reason is Reason.CALLER_GONE:  # nobody is left who would wait for a graceful end
+        wanted = wanted.model_copy(update={"grace_s": min(wanted.grace_s, FAILURE_GRACE_S)})
     old = record.stop
     if old is None:
         step = step.change(stop=wanted.model_copy(update={"at": now}), hold_since=None)

@@ -91,6 +91,13 @@ def test_what_does_not_stop_in_its_grace_is_killed() -> None:
     assert transitions.next_deadline(record) is None
 
 
+def test_the_job_of_a_caller_that_is_gone_gets_a_short_grace_only() -> None:
+    record = cancelled(running(command(grace_s=30)), 10.0, reason=Reason.CALLER_GONE, grace_s=30.0)
+
+    assert record.stop is not None
+    assert record.stop.grace_s == 5
+
+
 def test_the_rendezvous_timeout_names_who_has_not_joined() -> None:
     record = placed(gang(3, rendezvous_timeout_s=20))
     for node in range(3):
