@@ -36,8 +36,9 @@ def in_words(progress: Progress) -> str:
     """Write progress as one line: ``fit epoch 2/5 batch 30/120 12.3 it/s eta 0:42 train_loss=0.123``."""
     parts = [progress.function or "call"]
     if progress.epoch is not None:
-        of = f"/{progress.max_epochs}" if progress.max_epochs and progress.max_epochs > 0 else ""
-        parts.append(f"epoch {progress.epoch + 1}{of}")
+        most = progress.max_epochs if progress.max_epochs and progress.max_epochs > 0 else None
+        epoch = progress.epoch + 1 if most is None else min(progress.epoch + 1, most)
+        parts.append(f"epoch {epoch}" + (f"/{most}" if most else ""))
     if progress.batch is not None:
         parts.append(f"batch {progress.batch}" + (f"/{progress.batches}" if progress.batches else ""))
     if progress.rate:

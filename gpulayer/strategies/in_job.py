@@ -87,6 +87,11 @@ def connect(connector: Any, original: Callable[..., None], arguments: dict[str, 
     adoption.count_callers_files(importlib.import_module(f"{namespace}.callbacks").ModelCheckpoint)
 
 
+def in_call() -> bool:
+    """Say whether a call computes in this process: Trainers made meanwhile are part of it, and not numbered."""
+    return _Here.walk is not None and _Here.walk.computing
+
+
 def namespace_of(connector: Any) -> str:
     """Return which copy of Lightning an object belongs to."""
     for base in type(connector).__mro__:

@@ -60,7 +60,8 @@ def _connect(connector: Any, original: Callable[..., None], arguments: dict[str,
         importlib.import_module(_CALLER).connect(connector, original, arguments, namespace)
         return
     in_job = importlib.import_module(_IN_JOB)
-    in_job.connect(connector, original, arguments, next_ordinal())
+    ordinal = -1 if in_job.in_call() else next_ordinal()
+    in_job.connect(connector, original, arguments, ordinal)
 
 
 class _Ordinals:

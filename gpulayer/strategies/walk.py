@@ -61,6 +61,10 @@ class Walk:
             raise CallFromThread("Another thread's call is running.")
         return self._thread is not None
 
+    @property
+    def computing(self) -> bool:
+        return self._thread is not None
+
     @contextmanager
     def call(self) -> Iterator[int]:
         """Stand in the next call."""

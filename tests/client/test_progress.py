@@ -35,6 +35,7 @@ class Clock:
 def test_progress_reads_as_a_sentence() -> None:
     told = at(1, 4).model_copy(update={"eta_s": 62.0})
     assert progress.in_words(told) == "fit epoch 2/3 batch 4/8 2 it/s eta 1:02 loss=0.5"
+    assert progress.in_words(at(3)).startswith("fit epoch 3/3 ")
 
 
 def test_a_pipe_gets_a_line_for_each_epoch_and_every_ten_seconds() -> None:
