@@ -11,12 +11,16 @@ from gpulayer.spec.calls import CallView
 from gpulayer.spec.job import CommandJob, FunctionJob, shape
 from gpulayer.spec.records import JobRecord, TaskRecord
 
+RUNTIME = ("python", "-m", "gpulayer.runtime")
+"""What stands before the script of a job with one process."""
+
 
 def what(job: JobRecord) -> str:
     """Say what a job runs, as a person would type it."""
     spec = job.spec
     if isinstance(spec, CommandJob):
-        return " ".join(spec.command)
+        ours = len(RUNTIME) if spec.command[: len(RUNTIME)] == RUNTIME else 0
+        return " ".join(spec.command[ours:])
     if isinstance(spec, FunctionJob):
         return spec.function
     return " ".join((spec.entrypoint, *spec.args))

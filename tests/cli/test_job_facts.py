@@ -22,6 +22,7 @@ def record(**given: object) -> JobRecord:
     ("spec", "words"),
     [
         (CommandJob(command=("python", "x.py")), "python x.py"),
+        (CommandJob(command=("python", "-m", "gpulayer.runtime", "train.py", "--lr", "1")), "train.py --lr 1"),
         (FunctionJob(function="pkg:run"), "pkg:run"),
         (TRAIN, "train.py --lr 0.1"),
     ],
