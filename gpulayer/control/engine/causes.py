@@ -37,6 +37,8 @@ def first_cause(evidence: Iterable[Evidence]) -> Evidence | None:
     if not heard:
         return None
     within = [each for each in heard if each.at <= heard[0].at + WINDOW_S]
+    if all(is_communication(each) for each in within):  # a busy machine may be late to tell who was killed
+        within += [each for each in heard if each.kind == "signal" and each not in within]
     candidates = [each for each in within if not _is_shadow(each, within)]
     return min(candidates, key=lambda each: _rank(each, first=each is heard[0]))
 
@@ -82,11 +84,15 @@ def _is_sigterm(evidence: Evidence) -> bool:
 
 
 def _is_shadow(evidence: Evidence, others: list[Evidence]) -> bool:
-    """Whether an exit only follows a rank's recorded exception: its own, or that of a rank of the same agent."""
+    """Whether an exit only follows a rank's recorded exception: its own, or that of a rank of the same agent.
+
+    A killed agent does not follow from its ranks' lost connections: these follow from it.
+    """
     if evidence.kind not in ("exit", "signal") or evidence.error is not None:
         return False
     return any(
         other.error is not None
+        and not (evidence.kind == "signal" and is_communication(other))
         and other.node_rank == evidence.node_rank
         and (other.rank == evidence.rank if evidence.rank is not None else other.rank is not None)
         for other in others

@@ -21,6 +21,7 @@ def raised(at: float, rank: int, qualname: str = "ValueError", *, communication:
 
 
 KILLED = seen(0.5, "signal", 1, 1, signal=9)
+KILLED_AGENT = seen(0.1, "signal", 1, signal=9)
 CLOSED = raised(0.0, 0, "RuntimeError", communication=True)
 
 STORIES: list[tuple[str, list[Evidence], int | None]] = [
@@ -31,6 +32,8 @@ STORIES: list[tuple[str, list[Evidence], int | None]] = [
     ("a signal outranks the connection it closed", [CLOSED, KILLED], 1),
     ("an exit without a record outranks the connection it closed", [CLOSED, seen(0.4, "exit", 1, 1, exit_code=3)], 1),
     ("what comes after the window isn't the cause", [CLOSED, raised(2.5, 1)], 0),
+    ("who was killed is the cause, however late a busy machine tells of it", [CLOSED, seen(4.0, "signal", 1, signal=9)], 1),
+    ("a killed agent does not follow from the connections of its ranks", [raised(0.0, 1, communication=True), KILLED_AGENT], 1),
     ("communication alone is still the cause", [CLOSED, raised(0.1, 1, communication=True)], 0),
     ("a rank's exception outranks its agent's exit", [seen(0.0, "exit", 0, exit_code=1), raised(0.3, 0)], 1),
     ("a rank's exception outranks its own exit", [seen(0.0, "exit", 0, 0, exit_code=1), raised(0.3, 0)], 1),
