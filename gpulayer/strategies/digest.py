@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 
 _CHUNK = 1 << 20
 _WORD = 8
+_SMALL = 1 << 15
 
 
 @functools.cache
@@ -50,6 +51,10 @@ def _dense_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 def _feed(found: Any, tensor: torch.Tensor) -> None:
     raw = tensor.resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+    if raw.numel() <= _SMALL:
+        # A copy: a tensor that numpy has once seen can't be resized any more.
+        found.update(raw.to("cpu", copy=True).numpy())
+        return
     whole = raw.numel() // _WORD * _WORD
     if raw.storage_offset() % _WORD:
         raw = raw.clone()

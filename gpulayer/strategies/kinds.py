@@ -248,6 +248,12 @@ def attributes(value: Any) -> dict[str, Any]:
     return found
 
 
+def attribute(value: Any, name: str) -> Any:
+    """Return one of an object's own attributes; raises ``AttributeError``."""
+    own = getattr(value, "__dict__", None)
+    return own[name] if own is not None and name in own else object.__getattribute__(value, name)
+
+
 def base_of(value: dict[Any, Any]) -> Any:
     """Return the class whose methods read and write a dictionary, past what a class of the user's makes of them.
 

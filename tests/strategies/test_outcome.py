@@ -342,3 +342,17 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     torch.save({"nodes": [TensorDataset(torch.ones(1))]}, path)
     with pytest.raises(Exception, match="Weights only load failed"):
         outcome.load(path)
+
+
+def test_the_modules_own_tensors_are_seen_whatever_else_there_is() -> None:
+    class Crowded(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.heap = [[n] for n in range(500)]
+            self.net = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(1, 1)))
+
+    there, here = Crowded(), Crowded()
+    observation = Observation({"data": [[n] for n in range(500)], "model": there}, budget=100)
+    torch.nn.init.ones_(there.net[0][0].weight)
+    outcome.apply(carried(observation), Scene(None, here))
+    assert here.net[0][0].weight == 1

@@ -18,11 +18,14 @@ from gpulayer.strategies.kinds import Kind
 Step = tuple[str, Any]
 """From an object to one that it holds: ("attr", name), ("item", key), ("nth", position), ("cell", name) or ("self", None)."""
 
+_PLAIN = frozenset({str, int, bool, float, type(None)})
+"""The most frequent atoms, known without a question."""
+
 _WHOLE_BYTES = 64 << 20
 """Arrays above this size that aren't the module's are told apart by their versions or by samples."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Look:
     """What an object showed: ``facts`` compare by value, ``keys`` and ``held`` one by one, by identity.
 
@@ -174,13 +177,13 @@ def children(value: Any, users: frozenset[str]) -> Iterator[tuple[Step, Any]]:
     """Return what an object holds that has a life of its own, and the step to it."""
     match kinds.kind_of(value):
         case Kind.LIST:
-            yield from ((("nth", position), item) for position, item in enumerate(value))
+            yield from ((("nth", position), item) for position, item in enumerate(value) if type(item) not in _PLAIN)
         case Kind.DICT:
             yield from _items(value)
         case Kind.METHOD:
             yield ("self", None), value.__self__
         case Kind.OBJECT:
-            yield from ((("attr", name), held) for name, held in kinds.attributes(value).items())
+            yield from ((("attr", name), held) for name, held in kinds.attributes(value).items() if type(held) not in _PLAIN)
             if isinstance(value, dict):
                 yield from _items(value)
             elif isinstance(value, list):
@@ -193,10 +196,16 @@ def children(value: Any, users: frozenset[str]) -> Iterator[tuple[Step, Any]]:
 
 def _items(value: Any) -> Iterator[tuple[Step, Any]]:
     for position, (key, item) in enumerate(kinds.base_of(value).items(value)):
-        plain = type(key) in (str, int, bool, float)
-        yield (("item", key) if plain else ("value", position)), item
+        plain = type(key) in _PLAIN
+        if type(item) not in _PLAIN:
+            yield (("item", key) if plain else ("value", position)), item
         if not plain:
             yield ("key", position), key
+
+
+def is_constant(value: Any) -> bool:
+    """Say whether a value is a tuple of atoms: it can't change, and which one of several equal ones it is doesn't matter."""
+    return type(value) is tuple and all(type(item) in _PLAIN or kinds.kind_of(item) is Kind.ATOM for item in value)
 
 
 def same(one: Any, other: Any) -> bool:

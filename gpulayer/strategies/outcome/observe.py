@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +14,19 @@ from gpulayer.strategies.kinds import Kind
 from gpulayer.strategies.outcome import looks
 from gpulayer.strategies.outcome.looks import Look, Step
 
-BUDGET = 300_000
-"""Objects looked at; what lies deeper than that in the user's data is not seen to change."""
+BUDGET = 200_000
+"""Objects looked at besides the module's own; what lies deeper than that in the user's data is not seen to change."""
+
+_STRUCTURE = frozenset({"_modules", "_parameters", "_buffers"})
 
 Place = tuple[Step, ...]
 """The steps from the roots to an object; the first is ("root", name)."""
 
 
-@dataclass(eq=False)
+_Found = tuple[Any, "Seen | None", Step]
+
+
+@dataclass(eq=False, slots=True)
 class Seen:
     """An object that was there before the call."""
 
@@ -48,27 +55,48 @@ class Observation:
     def __init__(self, roots: Mapping[str, Any], users: frozenset[str] = frozenset(), budget: int = BUDGET) -> None:
         self.users = users
         self._seen: dict[int, Seen] = {}
-        waiting: deque[tuple[Any, Seen | None, Step]] = deque((root, None, ("root", name)) for name, root in roots.items())
-        while waiting and len(self._seen) < budget:
-            value, parent, step = waiting.popleft()
+        with _without_collecting():
+            self._look_around(roots, budget)
+
+    def _look_around(self, roots: Mapping[str, Any], budget: int) -> None:
+        structure: deque[_Found] = deque()
+        waiting: deque[_Found] = deque((root, None, ("root", name)) for name, root in roots.items())
+        while structure or (waiting and budget > 0):
+            # The module's tree first, whole: no heap of the user's data may hide it.
+            budget -= not structure
+            value, parent, step = structure.popleft() if structure else waiting.popleft()
             kind = kinds.kind_of(value)
             if kind is Kind.ATOM or id(value) in self._seen:
                 continue
-            seen = Seen(value, parent, step, kind, looks.look(value, users))
+            seen = Seen(value, parent, step, kind, looks.look(value, self.users))
             self._seen[id(value)] = seen
-            waiting.extend((child, seen, below) for below, child in looks.children(value, users))
+            for below, child in looks.children(value, self.users):
+                if looks.is_constant(child):
+                    continue
+                of_module = below[1] in _STRUCTURE if below[0] == "attr" else step[1] in _STRUCTURE
+                (structure if of_module else waiting).append((child, seen, below))
 
     def of(self, value: Any) -> Seen | None:
         """Return what was seen of this very object before the call."""
         seen = self._seen.get(id(value))
         return seen if seen is not None and seen.value is value else None
 
-    def changed(self) -> Iterator[tuple[Seen, Look]]:
+    def changed(self) -> list[tuple[Seen, Look]]:
         """Return the objects that look different now, reachable or not: an alias may still lead to them."""
-        for seen in self._seen.values():
-            now = seen.now(self.users)
-            if not seen.before.same(now):
-                yield seen, now
+        with _without_collecting():
+            return [(seen, now) for seen in self._seen.values() if not seen.before.same(now := seen.now(self.users))]
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Keep the garbage collector from walking through all that is made here, again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def resolve(place: Place, roots: Mapping[str, Any], users: frozenset[str]) -> Any:
@@ -99,7 +127,7 @@ def _go(value: Any, step: Step, users: frozenset[str]) -> Any:
             return looks.inside(value, users)[key]
     if kinds.kind_of(value) in (Kind.CLASS, Kind.MODULE):
         return vars(value)[key]
-    return kinds.attributes(value)[key]
+    return kinds.attribute(value, key)
 
 
 def spell(place: Place) -> str:
