@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from gpulayer.strategies import parts
 from gpulayer.strategies.call_settings import CallSettings, CheckpointSettings, LoggerSettings
 from gpulayer.strategies.paths import PathMap
 
 _MARK = "_gpulayer_original"
-_LOGGER_FOLDERS = ("_save_dir", "_root_dir", "save_dir", "root_dir")
 
 
 @dataclass
@@ -31,7 +31,7 @@ def adopt(trainer: Any, settings: CallSettings, paths: PathMap) -> None:
     """Give the Trainer, its loggers and checkpoint callbacks the caller's settings."""
     root = settings.default_root_dir
     if root is not None:
-        _move(trainer, "_default_root_dir", root, paths)
+        _move(trainer, parts.ROOT_DIR, root, paths)
     for logger, said in zip(trainer.loggers, settings.loggers, strict=False):
         _adopt_logger(logger, said, paths)
     for callback, said_of in zip(trainer.checkpoint_callbacks, settings.checkpoints, strict=False):
@@ -50,11 +50,11 @@ def _move(holder: Any, name: str, callers: str, paths: PathMap) -> None:
 
 
 def _adopt_logger(logger: Any, said: LoggerSettings, paths: PathMap) -> None:
-    if said.version is not None and hasattr(logger, "_version"):
-        logger._version = said.version
+    if said.version is not None and hasattr(logger, parts.LOGGER_VERSION):
+        setattr(logger, parts.LOGGER_VERSION, said.version)
     if said.save_dir is None:
         return
-    for name in _LOGGER_FOLDERS:
+    for name in parts.LOGGER_FOLDERS:
         now = getattr(logger, "__dict__", {}).get(name)
         if isinstance(now, str | os.PathLike) and os.path.abspath(os.fspath(now)) == said.save_dir:
             _move(logger, name, said.save_dir, paths)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpulayer.spec.calls import Progress
+from gpulayer.strategies import parts
 
 EVERY_S = 0.5
 _MOST_METRICS = 8
@@ -77,9 +78,8 @@ class Watch:
 
 def metrics_of(trainer: Any) -> dict[str, float]:
     """Return the metrics that a progress bar would show, as far as reading them moves nothing between devices."""
-    connector = trainer._logger_connector
     found: dict[str, float] = {}
-    for source in (connector._progress_bar_metrics, connector._callback_metrics):
+    for source in parts.metrics(trainer):
         for name, value in list(source.items()):
             if getattr(value, "device", None) is not None and value.device.type != "cpu":
                 continue

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from gpulayer.strategies import codec, fingerprint, random_state
+from gpulayer.strategies import codec, fingerprint, parts, random_state
 from gpulayer.strategies.outcome import bodies
 
 if TYPE_CHECKING:
@@ -117,15 +117,12 @@ def _resolved(trainer: Any, ckpt_path: str | None, model_given: bool) -> str | N
         return _absolute(ckpt_path)
     if ckpt_path is not None and ckpt_path.startswith("registry"):
         return None
-    connector = trainer._checkpoint_connector
-    if connector._user_managed:
-        return _absolute(connector._ckpt_path)
+    if parts.user_checkpoint(trainer) is not None:
+        return _absolute(parts.user_checkpoint(trainer))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = connector._parse_ckpt_path(
-                trainer.state.fn, ckpt_path, model_provided=model_given, model_connected=trainer.lightning_module is not None
-            )
+            found = parts.resolve_checkpoint(trainer, ckpt_path, model_given)
     except Exception:  # what is wrong with it, the job says in Lightning's words
         return None
     return _absolute(found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ import torch
 
 from gpulayer.runtime import faults
 from gpulayer.spec.calls import FunctionName, OutcomeStatus
-from gpulayer.strategies import call_progress, digest, outcome, random_state
+from gpulayer.strategies import call_progress, digest, outcome, parts, random_state
 from gpulayer.strategies.outcome import Observation, Scene
 from gpulayer.strategies.outcome.errors import without_our_frames
 from gpulayer.strategies.outcome.optimizers import optimizers_of
@@ -64,17 +63,15 @@ class Computation:
             return contextlib.nullcontext()
         return call_progress.reporting(self.number, self.scene.trainer, self.walk.link.progress)
 
-    def _part(self, name: str) -> Any:
-        return importlib.import_module(f"{self.namespace}.{name}")
-
     def _ended_by_tuner(self, error: BaseException) -> bool:
         """A tuner ends a fit by an exception of its own; then Lightning cleans up as after any other end."""
-        if not isinstance(error, self._part("utilities.exceptions")._TunerExitException):
+        endings = parts.endings(self.namespace)
+        if not isinstance(error, endings.tuner_exit):
             return False
         trainer = self.scene.trainer
-        self._part("trainer.call")._call_teardown_hook(trainer)
-        trainer._teardown()
-        trainer.state.status = self._part("trainer.states").TrainerStatus.FINISHED
+        endings.teardown_hooks(trainer)
+        parts.tear_down(trainer)
+        trainer.state.status = endings.finished
         trainer.state.stage = None
         return True
 
@@ -83,8 +80,8 @@ class Computation:
         trainer = self.scene.trainer
         try:
             with self._not_for_ever(error):
-                self._part("trainer.call")._interrupt(trainer, error)
-                trainer._teardown()
+                parts.endings(self.namespace).interrupt(trainer, error)
+                parts.tear_down(trainer)
         except BaseException as second:
             # A hook that fails because the peers are gone tells nothing.
             if not faults.tells_of_a_peer(second):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import inspect
 import os
 import weakref
@@ -25,6 +24,7 @@ from gpulayer.strategies import (
     fingerprint,
     names,
     outcome,
+    parts,
     random_state,
 )
 from gpulayer.strategies.checkpoints import Announcer
@@ -84,7 +84,7 @@ def connect(connector: Any, original: Callable[..., None], arguments: dict[str, 
     launcher = _launcher_class(namespace)(walk, ordinal, namespace, strategy)
     strategy._launcher = launcher
     checkpoints.wrap(strategy, launcher.trainer, announcer, lambda: walk.paths)
-    adoption.count_callers_files(importlib.import_module(f"{namespace}.callbacks").ModelCheckpoint)
+    adoption.count_callers_files(parts.model_checkpoint(namespace))
 
 
 def in_call() -> bool:

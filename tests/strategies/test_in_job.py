@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import lightning.pytorch as pl
 import pytest
 import torch
+from lightning.pytorch.plugins.io import AsyncCheckpointIO, TorchCheckpointIO
 
 from gpulayer.errors import CallFromThread
 from gpulayer.runtime import context
 from gpulayer.spec.calls import EarlierCall, ErrorRecord, Fingerprint, Go
 from gpulayer.spec.files import Blob
 from gpulayer.spec.rank_messages import Begin, End, GoAhead
-from gpulayer.strategies import call_settings, digest, in_job, outcome, walk
+from gpulayer.strategies import call_settings, computing, digest, in_job, outcome, walk
 from gpulayer.strategies.call_settings import CallSettings, CheckpointSettings, LoggerSettings
 from tests.strategies.test_outcome import rows
 
@@ -68,8 +70,8 @@ class Link:
 class Job:
     """A rank's process as ``install`` finds it."""
 
-    def __init__(self, link: Link, folder: Path) -> None:
-        self.link, self.folder, self.work = link, folder, folder / "work"
+    def __init__(self, link: Link, folder: Path, standing: walk.Walk) -> None:
+        self.link, self.folder, self.work, self.walk = link, folder, folder / "work", standing
 
     def go(self, call: int, function: str = "fit", settings: CallSettings | None = None) -> None:
         go = Go(fingerprint=Fingerprint(call=call, function=function, trainer=0, module="", shapes=""))
@@ -103,7 +105,8 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
     here = context.current()
     assert here is not None
     in_job.install(link, here)  # type: ignore[arg-type]
-    yield Job(link, tmp_path)
+    assert in_job._Here.walk is not None
+    yield Job(link, tmp_path, in_job._Here.walk)
     in_job._Here.walk = in_job._Here.announcer = in_job._Here.start = None
 
 
@@ -381,3 +384,51 @@ def test_what_is_printed_in_a_call_is_marked(job: Job, capfd: pytest.CaptureFixt
     out = capfd.readouterr().out
     begin, end = out.index("\x1egpulayer call=0\n"), out.index("\x1egpulayer call=-\n")
     assert "test_loss" in out[begin:end]
+
+
+class Slow(TorchCheckpointIO):
+    """A user's own checkpoint I/O, which must stay the one that writes."""
+
+    saved: ClassVar[list[str]] = []
+
+    def save_checkpoint(self, checkpoint: Any, path: Any, storage_options: Any = None) -> None:
+        super().save_checkpoint(checkpoint, path, storage_options)
+        self.saved.append(os.path.basename(path))
+
+
+def test_the_users_own_checkpoint_io_writes(job: Job) -> None:
+    job.go(0)
+    save = pl.callbacks.ModelCheckpoint("ckpt", filename="mine")
+    with pytest.raises(Left):
+        job.trainer(callbacks=[save], enable_checkpointing=True, plugins=[Slow()]).fit(Net(), rows())
+    assert Slow.saved == ["mine.ckpt"]
+    assert [os.path.basename(each["path"]) for each in job.link.announced] == ["mine.ckpt"]
+
+
+def test_a_save_in_the_background_is_announced_when_it_is_whole(job: Job) -> None:
+    job.go(0)
+    save = pl.callbacks.ModelCheckpoint("ckpt", save_top_k=-1)
+    with pytest.raises(Left):
+        job.trainer(callbacks=[save], enable_checkpointing=True, plugins=[AsyncCheckpointIO()], max_epochs=3).fit(Net(), rows())
+    assert len(job.link.announced) == 3
+    assert all(each["files"] == (each["path"],) for each in job.link.announced)
+
+
+def test_hooks_that_hang_do_not_keep_a_failure_from_being_told(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = threading.Event()
+
+    class Hangs(pl.Callback):
+        def on_exception(self, trainer: Any, model: Any, error: BaseException) -> None:
+            assert told.wait(30)
+
+    class Bad(Net):
+        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+            raise ValueError("first")
+
+    monkeypatch.setattr(computing.os, "_exit", lambda code: told.set())
+    calls = job.walk.context.calls.model_copy(update={"straggler_grace_s": 0.01})
+    job.walk.context = dataclasses.replace(job.walk.context, calls=calls)
+    job.go(0)
+    with pytest.raises(Left):
+        job.trainer(callbacks=[Hangs()]).fit(Bad(), rows())
+    assert (job.link.records[0]["status"], job.link.records[0]["error_message"]) == ("failed", "first")

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gpulayer.strategies import codec, digest, kinds, random_state
+from gpulayer.strategies import codec, digest, kinds, parts, random_state
 from gpulayer.strategies.codec import Decoder, Lost, Node
 from gpulayer.strategies.kinds import Kind
 from gpulayer.strategies.outcome import links, looks
@@ -105,7 +105,7 @@ class _Application:
             return
         trainer = self._scene.trainer
         with contextlib.suppress(Exception):
-            trainer._callback_connector._attach_model_callbacks()
+            parts.attach_model_callbacks(trainer)
         for position, index in new:
             node = self._body["nodes"][index]
             own = trainer.callbacks[position] if position < len(trainer.callbacks) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from gpulayer.strategies import parts
 from gpulayer.strategies.outcome.scene import Scene
 
 _LOADERS = {
@@ -26,9 +27,7 @@ def attach(scene: Scene) -> None:
     if scene.datamodule is not None:
         given = {"datamodule": scene.datamodule}
     with contextlib.suppress(AttributeError, TypeError):
-        trainer.strategy.connect(model)
-        trainer._data_connector.attach_data(model, **given)
-        trainer._callback_connector._attach_model_logging_functions()
+        parts.attach_data(trainer, model, given)
 
 
 def _function(trainer: Any) -> str:

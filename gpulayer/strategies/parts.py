@@ -1,0 +1,78 @@
+"""Every private name of Lightning that the job's half and outcomes rest on, beside those in ``names``."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+ROOT_DIR = "_default_root_dir"
+"""Where a Trainer keeps its root folder."""
+
+LOGGER_FOLDERS = ("_save_dir", "_root_dir", "save_dir", "root_dir")
+LOGGER_VERSION = "_version"
+
+
+@dataclass(frozen=True)
+class Endings:
+    """How Lightning ends a call that raised: ``interrupt`` and ``teardown_hooks`` run the user's hooks."""
+
+    interrupt: Callable[[Any, BaseException], None]
+    teardown_hooks: Callable[[Any], None]
+    tuner_exit: type[Exception]
+    finished: Any
+
+
+@functools.cache
+def endings(namespace: str) -> Endings:
+    """Look up how calls end in one copy of Lightning."""
+    call = importlib.import_module(f"{namespace}.trainer.call")
+    return Endings(
+        interrupt=call._interrupt,
+        teardown_hooks=call._call_teardown_hook,
+        tuner_exit=importlib.import_module(f"{namespace}.utilities.exceptions")._TunerExitException,
+        finished=importlib.import_module(f"{namespace}.trainer.states").TrainerStatus.FINISHED,
+    )
+
+
+def model_checkpoint(namespace: str) -> Any:
+    """Return the ``ModelCheckpoint`` of one copy of Lightning."""
+    return importlib.import_module(f"{namespace}.callbacks").ModelCheckpoint
+
+
+def tear_down(trainer: Any) -> None:
+    """Run the Trainer's own teardown, which is no hook."""
+    trainer._teardown()
+
+
+def attach_data(trainer: Any, model: Any, given: dict[str, Any]) -> None:
+    """Link model and data to the Trainer as the start of a call does."""
+    trainer.strategy.connect(model)
+    trainer._data_connector.attach_data(model, **given)
+    trainer._callback_connector._attach_model_logging_functions()
+
+
+def attach_model_callbacks(trainer: Any) -> None:
+    """Let the module's ``configure_callbacks`` add to the Trainer's."""
+    trainer._callback_connector._attach_model_callbacks()
+
+
+def user_checkpoint(trainer: Any) -> Any:
+    """Return the ``trainer.ckpt_path`` that the user has set, if any."""
+    connector = trainer._checkpoint_connector
+    return connector._ckpt_path if connector._user_managed else None
+
+
+def resolve_checkpoint(trainer: Any, asked: str | None, model_given: bool) -> Any:
+    """Ask Lightning for the file that "best", "last", "hpc" or nothing means; raises and warns as it does in a call."""
+    return trainer._checkpoint_connector._parse_ckpt_path(
+        trainer.state.fn, asked, model_provided=model_given, model_connected=trainer.lightning_module is not None
+    )
+
+
+def metrics(trainer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the metrics for bars and for callbacks as they are stored, without computing any."""
+    connector = trainer._logger_connector
+    return connector._progress_bar_metrics, connector._callback_metrics

@@ -1,0 +1,61 @@
+"""The private names of Lightning that the job's half and outcomes rest on are there."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+
+from gpulayer.strategies import names, parts
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture
+def trainer() -> Any:
+    return pl.Trainer(accelerator="cpu", logger=pl.loggers.CSVLogger("."), enable_progress_bar=False)
+
+
+def test_calls_end_as_we_think_they_do() -> None:
+    endings = parts.endings(names.loaded())
+    assert list(inspect.signature(endings.interrupt).parameters) == ["trainer", "exception"]
+    assert list(inspect.signature(endings.teardown_hooks).parameters) == ["trainer"]
+    assert issubclass(endings.tuner_exit, Exception)
+    assert endings.finished.value == "finished"
+
+
+def test_a_trainer_has_the_parts_that_are_touched(trainer: Any) -> None:
+    for part, attributes in {
+        "_data_connector": ("attach_data",),
+        "_callback_connector": ("_attach_model_callbacks", "_attach_model_logging_functions"),
+        "_checkpoint_connector": ("_ckpt_path", "_user_managed", "_parse_ckpt_path"),
+        "_logger_connector": ("_progress_bar_metrics", "_callback_metrics", "_logged_metrics"),
+        "strategy": ("_launcher", "_lightning_module", "save_checkpoint", "load_checkpoint", "remove_checkpoint"),
+        "fit_loop": ("epoch_loop", "max_batches", "_data_source", "_combined_loader"),
+    }.items():
+        for attribute in attributes:
+            assert hasattr(getattr(trainer, part), attribute), f"{part}.{attribute}"
+    assert parts.ROOT_DIR in vars(trainer)
+    assert parts.LOGGER_VERSION in vars(trainer.logger)
+    assert set(parts.LOGGER_FOLDERS) & set(vars(trainer.logger))
+    assert hasattr(trainer, "_teardown")
+    assert parts.metrics(trainer) == ({}, {})
+
+
+def test_model_checkpoint_asks_file_exists_before_it_writes() -> None:
+    asks = parts.model_checkpoint(names.loaded()).file_exists
+    assert list(inspect.signature(asks).parameters) == ["self", "filepath", "trainer"]
+
+
+def test_attributes_that_are_left_alone_exist_in_lightning(trainer: Any) -> None:
+    from gpulayer.strategies import kinds
+
+    class Net(pl.LightningModule):
+        pass
+
+    assert {"_trainer", "_metric_attributes"} <= set(vars(Net())) & kinds.skipped(Net)
+    assert {"trainer", "_data_source", "_combined_loader"} <= set(vars(trainer.fit_loop)) & kinds.skipped(
+        type(trainer.fit_loop)
+    )
