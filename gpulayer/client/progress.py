@@ -15,6 +15,9 @@ from gpulayer.spec.states import JobState, Phase
 EVERY_S = 10.0
 """The least time between two plain lines of one epoch."""
 
+WAITS_S = 1.5
+"""How long a job may wait (for the one before it to end, say) before it is told why."""
+
 _WORDS = {
     Phase.PREPARING: "prepares its workers",
     Phase.GATING: "waits for all workers",
@@ -66,21 +69,20 @@ class PlainLines:
         self._stream, self._call, self._progress, self._clock = stream, call, progress, clock
         self._said: object = None
         self._at = 0.0
+        self._queued_at: float | None = None
 
     def show(self, job: JobRecord) -> None:
-        key = self._key(job)
-        if key is None or (key == self._said and self._clock() - self._at < EVERY_S):
+        key, now = self._key(job), self._clock()
+        if key is None or (key == self._said and (job.state is JobState.QUEUED or now - self._at < EVERY_S)):
             return
-        text = standing(job, self._call)
-        if key == self._said and job.state is JobState.QUEUED:
-            return
-        self._said, self._at = key, self._clock()
-        print(f"gpulayer: {text}", file=self._stream, flush=True)
+        self._said, self._at = key, now
+        print(f"gpulayer: {standing(job, self._call)}", file=self._stream, flush=True)
 
     def _key(self, job: JobRecord) -> object:
-        """What makes a line worth printing: why it waits, or which epoch it is in."""
+        """What makes a line worth printing: why it waits (once it does so for a while), or which epoch it is in."""
         if job.state is JobState.QUEUED:
-            return job.why or None
+            self._queued_at = self._clock() if self._queued_at is None else self._queued_at
+            return (job.why or None) if self._clock() - self._queued_at >= WAITS_S else None
         told = job.progress
         if not self._progress or told is None or told.call != self._call or job.state is not JobState.RUNNING:
             return None

@@ -53,11 +53,12 @@ def test_another_calls_progress_is_not_shown_as_this_ones() -> None:
     assert out.getvalue() == ""
 
 
-def test_why_a_job_waits_is_said_once_even_without_a_bar() -> None:
-    out = io.StringIO()
-    lines = progress.PlainLines(out, 0, False)
+def test_why_a_job_waits_for_long_is_said_once_even_without_a_bar() -> None:
+    out, clock = io.StringIO(), Clock()
+    lines = progress.PlainLines(out, 0, False, clock)
     queued = job(state=JobState.QUEUED, phase=None, why=("wkr-1 is busy",))
-    for each in (queued, queued, job(at(0))):
+    for now, each in [(0, queued), (1, queued), (2, queued), (30, queued), (31, job(at(0)))]:
+        clock.now = float(now)
         lines.show(each)
     assert out.getvalue() == "gpulayer: job-1 waits: wkr-1 is busy\n"
 
