@@ -16,6 +16,7 @@ from gpulayer.errors import CallRefused
 from gpulayer.runtime.context import Context
 from gpulayer.runtime.report import RankLink
 from gpulayer.spec.calls import FunctionName
+from gpulayer.spec.rank_messages import Begin
 from gpulayer.strategies import (
     adoption,
     call_settings,
@@ -132,27 +133,27 @@ class InJobLauncher:
             scene = self._scene(trainer, bound.arguments)
             if number < ahead.go.call:
                 return self._answer(ahead, number, scene)
-            if "ckpt_path" in bound.arguments:
-                asked = bound.arguments["ckpt_path"]
-                print_of = fingerprint.relative(asked, self._walk.paths.root, self._caller_path)
-                bound.arguments["ckpt_path"] = adoption.checkpoint_path(asked, ahead.settings, self._walk.paths)
-            else:
-                print_of = None
+            asked = bound.arguments.get("ckpt_path")
+            bound.arguments["ckpt_path"] = adoption.checkpoint_path(asked, ahead.settings, self._walk.paths)
             adoption.adopt(trainer, ahead.settings, self._walk.paths)
             adoption.hide_bars(trainer)
             name = cast(FunctionName, names.FUNCTIONS[function.__name__])
-            taken = fingerprint.take(
-                call=number,
-                function=name,
-                ordinal=self._ordinal,
-                trainer=trainer,
-                model=scene.model,
-                ckpt_path=print_of,
-            )
-            rank_zero = self._walk.context.rank == 0 and scene.model is not None
-            begin = self._walk.begin(taken, digest.of_state(scene.model) if rank_zero else "")
+            begin = self._meet(number, name, trainer, scene.model, asked)
             run = functools.partial(self._run, function, trainer, bound.args, bound.kwargs)
             return Computation(self._walk, number, name, scene, self._namespace, run).compute(begin.state)
+
+    def _meet(self, number: int, function: FunctionName, trainer: Any, model: Any, ckpt_path: Any) -> Begin:
+        """Arrive at a call; rank 0 says which tensors it brings."""
+        taken = fingerprint.take(
+            call=number,
+            function=function,
+            ordinal=self._ordinal,
+            trainer=trainer,
+            model=model,
+            ckpt_path=fingerprint.relative(ckpt_path, self._walk.paths.root, self._caller_path),
+        )
+        says = self._walk.context.rank == 0 and model is not None
+        return self._walk.begin(taken, digest.of_state(model) if says else "")
 
     def _run(self, function: Callable[..., Any], trainer: Any, args: Any, kwargs: Any) -> Any:
         if self._inner is None:

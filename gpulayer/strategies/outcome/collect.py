@@ -167,5 +167,5 @@ def collect(
         "callbacks": callbacks,
         "returned": result,
         "extra": others,
-        "lost": collector.lost,
+        "lost": collector.lost + [f"{failed.place} ({failed.what})" for failed in collector.encoder.lost],
     }
