@@ -158,7 +158,7 @@ def test_an_exception_outside_of_calls_is_evidence_with_its_traceback(fleet: Fle
     plane = bundled(job(2, 1), {"train.py": MEET.format(middle=middle)})
     fleet(plane, 2)
 
-    ended = plane.wait_ended(20)
+    ended = plane.wait_ended()
 
     culprits = [each.evidence for each in plane.of(TaskFault) if each.evidence.kind != "communication"]
     assert [(each.kind, each.rank, each.error.qualname, each.error.message) for each in culprits] == [
@@ -173,7 +173,7 @@ def test_a_ranks_own_exit_code_stands_for_torchruns(fleet: Fleet, bundled: Bundl
     plane = bundled(job(1, 2), {"train.py": MEET.format(middle="if rank == 1: sys.exit(7)")})
     fleet(plane)
 
-    (ended,) = plane.wait_ended(20)
+    (ended,) = plane.wait_ended()
 
     assert (ended.state, ended.reason, ended.exit_code) == (TaskState.FAILED, Reason.EXITED, 7)
 
