@@ -36,6 +36,13 @@ def note() -> None:
         _AT_IMPORT["torch_seed"] = torch.initial_seed()
 
 
+def note_numpy() -> None:
+    """Note numpy's state when Lightning has brought it in, if our import came before: nobody draws in between."""
+    numpy = sys.modules.get("numpy")
+    if "python" in _AT_IMPORT and "numpy" not in _AT_IMPORT and numpy is not None and hasattr(numpy, "random"):
+        _AT_IMPORT["numpy"] = numpy.random.get_state()
+
+
 def at_import() -> dict[str, Any]:
     """Return what was noted: ``python`` as ``random.getstate()``, ``numpy`` as ``numpy.random.get_state()``."""
     return dict(_AT_IMPORT)

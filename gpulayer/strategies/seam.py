@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gpulayer.strategies import names
+from gpulayer.strategies import names, random_start
 
 _MARK = "_gpulayer_original"
 _CALLER = "gpulayer.strategies.connection"
@@ -18,6 +18,7 @@ _IN_JOB = "gpulayer.strategies.in_job"
 
 def attach(module: ModuleType, namespace: str) -> None:
     """Wrap the connector's constructor and register the accelerator's name, once per copy of Lightning."""
+    random_start.note_numpy()
     connector = module._AcceleratorConnector
     original = connector.__init__
     if hasattr(original, _MARK):
