@@ -54,6 +54,8 @@ class Agent:
                 self._on_silence(trouble, heard)
                 self._leaving.wait(_PAUSE_S)
                 continue
+            if self._leaving.is_set():
+                return
             seen, heard = orders.version, time.monotonic()
             self._follow(orders)
 

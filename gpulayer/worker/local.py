@@ -26,7 +26,7 @@ from gpulayer.worker.task import Site
 from gpulayer.worker.watch import CallerWatch
 
 _log = logging.getLogger(__name__)
-_LOOK_S = 1.0
+_SOON_S, _LOOK_S, _SELDOM_S = 0.1, 1.0, 5.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -58,7 +58,7 @@ class Host:
         """Serve until nothing is left to do."""
         cancelled = False
         while not self._told_to_end.is_set():
-            self._watch.wait(_LOOK_S if self._watch.silent else 5 * _LOOK_S)
+            self._watch.wait(self._patience())
             if self._watch.gone and not cancelled:
                 self._cancel_orphans()
                 cancelled = True
@@ -70,6 +70,12 @@ class Host:
                 agent.abandon()
         for agent in self._agents:
             agent.await_idle(30.0)
+
+    def _patience(self) -> float:
+        """Look again soon where only the last steps of a task keep us; the watch itself ends a wait at once."""
+        if not self._watch.silent:
+            return _SELDOM_S
+        return _SOON_S if any(agent.busy for agent in self._agents) else _LOOK_S
 
     def _busy(self) -> bool:
         return any(agent.busy for agent in self._agents) or bool(self._unfinished())
