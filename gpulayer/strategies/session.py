@@ -78,8 +78,7 @@ class Session:
         with self._one_at_a_time():
             number = len(self._earlier)
             try:
-                with Interrupts() as interrupts:
-                    result, left = self._answer(number, request, interrupts)
+                result, left = self._answer(number, request)
             except BaseException as error:
                 if len(self._earlier) == number:
                     self._earlier.append(EarlierCall(call=number, status="failed", error=failure.in_words(error)))
@@ -87,14 +86,16 @@ class Session:
             self._earlier.append(left)
             return result
 
-    def _answer(self, number: int, request: CallRequest, interrupts: Interrupts) -> tuple[Any, EarlierCall]:
-        held = self._job_for(request)
-        if not held.meets(number, request, tuple(self._earlier), interrupts):
-            # It ended while it held (idle limit, lost worker): another job answers the earlier calls from their record.
-            self._held = None
-            held = self._job_for(request)
-            held.meets(number, request, tuple(self._earlier), interrupts)
-        settled = held.settle(number, request, interrupts)
+    def _answer(self, number: int, request: CallRequest) -> tuple[Any, EarlierCall]:
+        held, settled = self._job_for(request), None
+        while settled is None:
+            with Interrupts() as interrupts:
+                if held.meets(number, request, tuple(self._earlier), interrupts):
+                    settled = held.settle(number, request, interrupts)
+            if settled is None:
+                # It ended while it held (idle limit, lost worker): another job answers the calls before from their record.
+                self._held = None
+                held = self._job_for(request)
         request.strategy.job_id = held.job_id
         if settled.unapplied:
             warnings.warn(_unapplied(settled.unapplied, held.job_id), stacklevel=2)
