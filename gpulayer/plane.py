@@ -43,6 +43,9 @@ class Plane(Protocol):
     def jobs(self, *, limit: int = 100) -> list[JobRecord]:
         """Return the newest jobs, newest first."""
 
+    def unended_jobs(self, owner: str) -> list[JobRecord]:
+        """Return the jobs that a process (by its ``process_id``) submitted and that have not ended."""
+
     def news(self, job_id: str, cursor: Cursor, *, timeout_s: float = 0.0, lines: bool = True) -> News:
         """Wait until anything of the job changed after ``cursor`` (or the timeout passed), and return it all."""
 
@@ -114,11 +117,12 @@ class Plane(Protocol):
         """Return the stored lines of all attempts, in the order of their arrival."""
 
 
-def open(target: str | Path | None = None, *, process: str | None = None) -> Plane:
+def open(target: str | Path | None = None, *, process: str | None = None, process_id: str | None = None) -> Plane:
     """Open the plane at a URL or in a home (the settings' one when not given).
 
     ``process`` is the kind of program that opens it (caller, worker, cli): it is registered in the home, with a lock that
-    says whether it lives. Raises the errors of ``HomeError`` for a home that can't be used.
+    says whether it lives, under ``process_id`` (a fresh one when not given). Raises the errors of ``HomeError`` for a home
+    that can't be used.
     """
     from gpulayer import settings
 
@@ -129,4 +133,4 @@ def open(target: str | Path | None = None, *, process: str | None = None) -> Pla
         raise ValueError(f"No transport for {target!r} yet.")
     from gpulayer.control.server import app
 
-    return app.open_home(Path(target), process=process or "caller")
+    return app.open_home(Path(target), process=process or "caller", process_id=process_id)

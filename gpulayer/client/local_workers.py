@@ -82,7 +82,8 @@ class LocalWorkers:
 
     def _start(self, ids: list[str]) -> tuple[subprocess.Popen[bytes], Path]:
         log = self._home / "logs" / f"host-{ids[0]}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
+        self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log.parent.mkdir(exist_ok=True)
         name = socket.gethostname()
         workers = [f"{each}:{name}-{len(self._ids) + at}" for at, each in enumerate(ids)]
         argv = [sys.executable, "-P", "-m", "gpulayer.worker.local", "--home", str(self._home), "--owner", self._owner]

@@ -10,16 +10,20 @@ from pydantic import BaseModel, ConfigDict
 IdKind = Literal["job", "wkr", "prc"]
 
 
+DEFERRED = ConfigDict(defer_build=True)
+"""Validators are built when first used: every process imports the whole vocabulary and speaks a part of it."""
+
+
 class Spec(BaseModel):
     """A value that a person may write: unknown fields are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, **DEFERRED)
 
 
 class Record(BaseModel):
     """A value that one part writes for another: fields of a newer version are passed over."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", **DEFERRED)
 
 
 def new_id(kind: IdKind) -> str:

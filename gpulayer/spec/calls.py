@@ -120,6 +120,3 @@ class Progress(Record):
     rate: float | None = None
     eta_s: float | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
-
-
-EarlierCall.model_rebuild()

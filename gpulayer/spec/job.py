@@ -17,7 +17,7 @@ from gpulayer.errors import (
     MoreProcsThanGpus,
     NcclWithoutCuda,
 )
-from gpulayer.spec.base import Spec
+from gpulayer.spec.base import DEFERRED, Spec
 from gpulayer.spec.resources import Placement, Resources
 
 BackendName = Literal["auto", "gloo", "nccl"]
@@ -172,7 +172,7 @@ class DistributedJob(JobBase):
 
 
 Job = Annotated[CommandJob | FunctionJob | DistributedJob, Field(discriminator="kind")]
-_ADAPTER: TypeAdapter[CommandJob | FunctionJob | DistributedJob] = TypeAdapter(Job)
+_ADAPTER: TypeAdapter[CommandJob | FunctionJob | DistributedJob] = TypeAdapter(Job, config=DEFERRED)
 
 
 def parse_job(data: dict[str, Any] | str | bytes) -> CommandJob | FunctionJob | DistributedJob:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from gpulayer.spec.base import Record
+from gpulayer.spec.base import DEFERRED, Record
 from gpulayer.spec.calls import Fingerprint, OutcomeStatus, Progress
 
 
@@ -121,5 +121,5 @@ class Progressed(Record):
 
 FromRank = Annotated[Hello | Arrive | Recording | Left | Announce | Progressed, Field(discriminator="kind")]
 ToRank = Annotated[GoAhead | Begin | End | Recorded | Kept, Field(discriminator="kind")]
-FROM_RANK: TypeAdapter[Hello | Arrive | Recording | Left | Announce | Progressed] = TypeAdapter(FromRank)
-TO_RANK: TypeAdapter[GoAhead | Begin | End | Recorded | Kept] = TypeAdapter(ToRank)
+FROM_RANK: TypeAdapter[Hello | Arrive | Recording | Left | Announce | Progressed] = TypeAdapter(FromRank, config=DEFERRED)
+TO_RANK: TypeAdapter[GoAhead | Begin | End | Recorded | Kept] = TypeAdapter(ToRank, config=DEFERRED)

@@ -11,6 +11,7 @@ from gpulayer.client.homecoming import Homecoming
 from gpulayer.client.local_workers import LocalWorkers
 from gpulayer.plane import Plane
 from gpulayer.settings import Settings
+from gpulayer.spec.base import new_id
 from gpulayer.strategies import going, job_spec
 from gpulayer.strategies.held import HeldJob
 from gpulayer.strategies.script import Program
@@ -26,7 +27,9 @@ class Backstage:
 
     def __init__(self, found: Settings) -> None:
         self._settings = found
+        self._process_id = new_id("prc")
         self._lock = threading.Lock()
+        self._starting = threading.Lock()  # not the plane's: the host boots while the plane is opened
         self._plane: Plane | None = None
         self._workers: LocalWorkers | None = None
         self._homecoming: dict[tuple[str, str], Homecoming] = {}
@@ -37,6 +40,7 @@ class Backstage:
         def begin() -> None:
             try:
                 self._start(count)
+                self.plane()
             except Exception:
                 return
 
@@ -62,14 +66,15 @@ class Backstage:
     def plane(self) -> Plane:
         with self._lock:
             if self._plane is None:
-                self._plane = plane.open(self._settings.url or self._settings.home, process="caller")
+                self._plane = plane.open(
+                    self._settings.url or self._settings.home, process="caller", process_id=self._process_id
+                )
             return self._plane
 
     def _start(self, count: int) -> LocalWorkers:
-        opened = self.plane()
-        with self._lock:
+        with self._starting:
             if self._workers is None:
-                self._workers = LocalWorkers(self._settings.home, opened.process_id)
+                self._workers = LocalWorkers(self._settings.home, self._process_id)
             workers = self._workers
         workers.forget_dead()
         workers.ensure(count)
@@ -77,7 +82,7 @@ class Backstage:
 
     def close(self) -> None:
         """Let the workers end, for a while, and close the plane."""
-        with self._lock:
+        with self._starting, self._lock:
             if self._workers is not None:
                 self._workers.close(CLOSE_S)
             if self._plane is not None:

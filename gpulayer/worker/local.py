@@ -82,7 +82,7 @@ class Host:
 
     def _unfinished(self) -> list[JobRecord]:
         """Return the jobs of our caller that have not ended: those that it said farewell to go on without it."""
-        return [job for job in self._plane.jobs() if job.owner == self._owner and not job.state.terminal]
+        return self._plane.unended_jobs(self._owner)
 
     def _cancel_orphans(self) -> None:
         for job in self._unfinished():

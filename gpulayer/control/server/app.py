@@ -40,11 +40,11 @@ COLLECTION_S = 60.0
 """How often a process that waits asks whether it's time to collect blobs."""
 
 
-def open_home(root: Path, process: str) -> EmbeddedPlane:
+def open_home(root: Path, process: str, process_id: str | None = None) -> EmbeddedPlane:
     """Open the plane in a home, as a process of the kind ``process``; raises the errors of ``HomeError``."""
     here = home.prepare(root)
     store = open_store(here.root)
-    process_id = new_id("prc")
+    process_id = process_id or new_id("prc")
     try:
         with errors_named(here.root):
             locks.hold(here.process_lock(process_id))  # before the row: who is listed without a lock is dead
@@ -128,6 +128,11 @@ class EmbeddedPlane:
         self.tick()
         with self._store.read() as db:
             return jobs.newest(db, limit)
+
+    def unended_jobs(self, owner: str) -> list[JobRecord]:
+        self.tick()
+        with self._store.read() as db:
+            return jobs.of_owner(db, owner)
 
     def news(self, job_id: str, cursor: Cursor, *, timeout_s: float = 0.0, lines: bool = True) -> News:
         job_id = self._full_id(job_id)
