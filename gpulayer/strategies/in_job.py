@@ -27,6 +27,7 @@ from gpulayer.strategies import (
     outcome,
     parts,
     random_state,
+    termination,
 )
 from gpulayer.strategies.checkpoints import Announcer
 from gpulayer.strategies.computing import Computation
@@ -137,6 +138,7 @@ class InJobLauncher:
             bound.arguments["ckpt_path"] = adoption.checkpoint_path(asked, ahead.settings, self._walk.paths)
             adoption.adopt(trainer, ahead.settings, self._walk.paths)
             adoption.hide_bars(trainer)
+            termination.agree_between_batches(trainer, self._namespace)
             name = cast(FunctionName, names.FUNCTIONS[function.__name__])
             begin = self._meet(number, name, trainer, scene.model, asked)
             run = functools.partial(self._run, function, trainer, bound.args, bound.kwargs)
