@@ -58,12 +58,11 @@ def check(names: Names, original: Callable[..., None], arguments: dict[str, Any]
 
     It never asks for a CUDA device, reads no cluster from the environment and starts no launcher.
     """
-    probe = _probe_class(names)()
-    stand_in: Any = _cuda_class(names)() if cuda else "cpu"
+    probe = _probe_class(names, devices, cuda)()
     strategy = arguments["strategy"]
     judged = {
         **arguments,
-        "accelerator": stand_in,
+        "accelerator": "cuda" if cuda else "cpu",
         "devices": devices,
         "strategy": strategy if isinstance(strategy, str) else _copy(strategy),
     }
@@ -81,24 +80,26 @@ def _copy(strategy: Any) -> Any:
     return copied
 
 
-def _probe_class(names: Names) -> type[Any]:
+def _probe_class(names: Names, devices: int, cuda: bool) -> type[Any]:
+    """Make a connector that judges a choice of devices without looking for them."""
+
+    def accelerator(self: Any) -> None:
+        self.accelerator = _any_cuda(names)() if cuda else names.AcceleratorRegistry.get("cpu")
+        self._devices_flag = devices
+        self._parallel_devices = [torch.device("cuda", index) if cuda else torch.device("cpu") for index in range(devices)]
+
     def cluster(self: Any) -> Any:
         flag = self._cluster_environment_flag
         return flag if isinstance(flag, names.ClusterEnvironment) else names.LightningEnvironment()
 
     body = {
         "__init__": lambda self: None,
+        "_set_parallel_devices_and_init_accelerator": accelerator,
         "_choose_and_init_cluster_environment": cluster,
         "_lazy_init_strategy": lambda self: None,
     }
     return type("Probe", (names.Connector,), body)
 
 
-def _cuda_class(names: Names) -> type[Any]:
-    body = {
-        "is_available": staticmethod(lambda: True),
-        "parse_devices": staticmethod(lambda devices: devices),
-        "get_parallel_devices": staticmethod(lambda devices: [torch.device("cuda", index) for index in range(devices)]),
-        "auto_device_count": staticmethod(lambda: 1),
-    }
-    return type("AnyCUDA", (names.CUDAAccelerator,), body)
+def _any_cuda(names: Names) -> type[Any]:
+    return type("AnyCUDA", (names.CUDAAccelerator,), {"is_available": staticmethod(lambda: True)})
