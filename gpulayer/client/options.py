@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from gpulayer.errors import InvalidCount
+from gpulayer.errors import InvalidCount, InvalidJob
 from gpulayer.spec.base import Spec
 from gpulayer.spec.job import Input
 from gpulayer.spec.resources import Placement, Resources, Target
@@ -42,6 +42,16 @@ class JobOptions(Spec):
     match: Literal["minor", "none"] = "minor"
     on_unschedulable: Literal["fail", "queue"] = "fail"
     show_ranks: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, given: Any) -> Any:
+        unknown = sorted(set(given) - set(cls.model_fields)) if isinstance(given, Mapping) else []
+        if unknown:
+            raise InvalidJob(
+                f"JobOptions has no {', '.join(map(repr, unknown))}.", next_step=f"It has: {', '.join(cls.model_fields)}."
+            )
+        return given
 
     @field_validator("source_dir", mode="before")
     @classmethod

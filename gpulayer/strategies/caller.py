@@ -1,23 +1,20 @@
-"""What a Trainer is given at the caller: a stand-in accelerator, strategy and launcher; they never train."""
+"""What a Trainer is given at the caller: a stand-in accelerator and strategy, which never train."""
 
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from gpulayer.client.options import JobOptions, options_from
-from gpulayer.errors import CallRefused
-from gpulayer.spec.calls import FunctionName
 from gpulayer.strategies import failure
 from gpulayer.strategies import names as lightning
+from gpulayer.strategies.launcher import CallerLauncher
 from gpulayer.strategies.names import Hooks, Names
-from gpulayer.strategies.session import CallRequest, current
 
 _CPU = torch.device("cpu")
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -189,52 +186,6 @@ class CallerStrategy:
         hidden, self.hidden = self.hidden, None
         if hidden is not None:
             lightning.show_hooks(hidden.trainer, hidden)
-
-
-class CallerLauncher:
-    """Where all four calls of a Trainer pass: each becomes a call of this process's session."""
-
-    is_interactive_compatible = True
-
-    def __init__(self, strategy: CallerStrategy) -> None:
-        self.strategy = strategy
-
-    def kill(self, signum: Any) -> None: ...
-
-    def launch(self, function: Callable[..., Any], *args: Any, trainer: Any = None, **kwargs: Any) -> Any:
-        name = lightning.FUNCTIONS.get(getattr(function, "__name__", ""))
-        if name is None:
-            raise CallRefused(f"{function!r} isn't one of fit, validate, test and predict.")
-        given = inspect.signature(function).bind(*args, **kwargs)
-        given.apply_defaults()
-        try:
-            return current().call(_request(cast(FunctionName, name), trainer, self.strategy, given.arguments))
-        except BaseException:
-            # Hooks ran in the job, or nothing ran at all: a checkpoint-on-exception here would save an untrained model.
-            self.strategy.hidden = lightning.hide_hooks(trainer)
-            raise
-
-
-def _request(function: FunctionName, trainer: Any, strategy: CallerStrategy, given: dict[str, Any]) -> CallRequest:
-    loaders = given.get("train_dataloaders", given.get("dataloaders"))
-    datamodule = given.get("datamodule")
-    if datamodule is None and isinstance(loaders, strategy.names.LightningDataModule):
-        datamodule = loaders
-    return CallRequest(
-        function=function,
-        trainer=trainer,
-        model=given["model"] if given.get("model") is not None else trainer.lightning_module,
-        model_given=given.get("model") is not None,
-        datamodule=datamodule,
-        arguments=dict(given),
-        ckpt_path=None if given.get("ckpt_path") is None else os.fspath(given["ckpt_path"]),
-        ordinal=strategy.ordinal,
-        num_nodes=strategy.num_nodes,
-        procs_per_worker=strategy.procs_per_worker,
-        options=strategy.options,
-        strategy=strategy,
-        names=strategy.names,
-    )
 
 
 @functools.cache

@@ -1,0 +1,28 @@
+"""What a person may say about a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulayer.client.options import JobOptions, options_from
+from gpulayer.errors import InvalidCount, InvalidJob
+from gpulayer.spec.resources import Placement, Resources
+
+
+def test_dictionaries_are_taken_wherever_a_spec_is() -> None:
+    said = options_from({"resources": {"accelerator": "cuda", "gpu_count": 1}, "target": "remote", "workers": ["a"]})
+    assert said.resources == Resources(accelerator="cuda", gpu_count=1)
+    assert said.placement == Placement(target="remote", workers=("a",))
+    assert options_from(None) == JobOptions()
+    assert options_from(said) is said
+
+
+def test_an_unknown_option_is_answered_with_the_right_ones() -> None:
+    with pytest.raises(InvalidJob, match=r"no 'timeout'\. It has: .*timeout_s"):
+        options_from({"timeout": 3})
+
+
+@pytest.mark.parametrize("field", ["idle_limit_s", "straggler_grace_s", "caller_lease_s"])
+def test_limits_are_above_zero(field: str) -> None:
+    with pytest.raises(InvalidCount):
+        JobOptions(**{field: 0})  # type: ignore[arg-type]
