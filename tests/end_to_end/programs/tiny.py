@@ -1,4 +1,7 @@
-"""The smallest fit: two batches, one epoch."""
+"""The smallest fit: two batches, one epoch; JOB holds job options as JSON."""
+
+import json
+import os
 
 import lightning.pytorch as pl
 import torch
@@ -23,6 +26,8 @@ if __name__ == "__main__":
     trainer = gl.Trainer(
         accelerator="gpulayer",
         devices=2,
+        num_nodes=int(os.environ.get("NODES", "1")),
+        job=json.loads(os.environ.get("JOB", "{}")),
         max_epochs=1,
         logger=False,
         enable_checkpointing=False,
