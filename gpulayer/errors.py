@@ -9,7 +9,8 @@ GPULayerError
 ├── NotFound ── JobNotFound, WorkerNotFound, ArtifactNotFound, BlobNotFound, AmbiguousId
 ├── StaleReport               a report of a passed attempt or of a fenced worker
 ├── MessageTooLarge           between two processes of one machine
-├── HomeError ── HomeUnwritable, HomeTooNew, HomeOnNetworkFilesystem, HomeDamaged, DiskFull
+├── HomeError ── HomeUnwritable, HomeTooNew, HomeOnNetworkFilesystem, HomeDamaged, HomeBusy, DiskFull
+├── PlaneFromChild            a forked child used its parent's plane
 ├── WorkerStartFailed         a local worker did not come up
 ├── UnsupportedPlatform, UnsupportedLightning
 ├── CallRefused               a Trainer call that can't become a job
