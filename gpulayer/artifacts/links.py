@@ -39,6 +39,11 @@ def link_left_out(left_out: Iterable[Mapping[str, Any]], source_root: Path, work
             _link(source, work / path)
 
 
+def link_folder(source: Path, target: Path, work: Path) -> None:
+    """Make what a folder holds appear in another one, as links; ``work`` itself is passed over if it lies below."""
+    _open_up(source, target, os.path.realpath(work))
+
+
 def _open_up(source: Path, target: Path, work: str) -> None:
     """Make a real folder of links, level by level, until the links run out; deeper folders are then linked whole."""
     room = _LINKS_PER_FOLDER

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from gpulayer.artifacts import archive, links, outputs
 from gpulayer.errors import GPULayerError, PreparationFailed
 from gpulayer.plane import Plane
-from gpulayer.spec.job import FunctionJob, Input
+from gpulayer.spec.job import Calls, FunctionJob, Input
 from gpulayer.spec.records import Order
 from gpulayer.worker import layout
 from gpulayer.worker.layout import TaskFolders
@@ -75,7 +75,15 @@ def _fill(order: Order, where: TaskFolders, plane: Plane) -> None:
     if not cwd.resolve().is_relative_to(where.work.resolve()):
         raise PreparationFailed(f"The working directory {spec.cwd!r} leaves the source folder.")
     cwd.mkdir(parents=True, exist_ok=True)
+    if spec.calls is not None and spec.placement.target == "local" and _stands_outside(spec.calls):
+        links.link_folder(Path(spec.calls.cwd), cwd, where.work)
     outputs.take_baseline(where.work, where.baseline)
+
+
+def _stands_outside(calls: Calls) -> bool:
+    """Say whether the caller's working directory is on this machine and not in the source folder, which was bundled."""
+    cwd = Path(calls.cwd)
+    return cwd.is_dir() and not cwd.is_relative_to(calls.root)
 
 
 def _mark_filled(where: TaskFolders) -> None:
