@@ -41,7 +41,9 @@ def culprit(job: JobRecord, view: CallView | None) -> tuple[ErrorRecord | None, 
     error = job.cause.error if job.cause is not None else None
     if job.cause is not None and job.cause.rank in outcomes:
         outcome = outcomes[job.cause.rank]
-        return error or outcome.error, outcome
+        if error is None and job.cause.kind == "exit":  # it left as it does after the exception that it recorded
+            error = outcome.error
+        return error, outcome
     return error, outcomes.get(0) or next(iter(outcomes.values()), None)
 
 

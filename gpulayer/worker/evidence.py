@@ -34,11 +34,14 @@ def of_left(node_rank: int, rank: int, left: Left, at: float) -> Evidence | None
     )
 
 
-def of_exit(node_rank: int, rank: int, exit_code: int, at: float) -> Evidence | None:
-    """Return what the end of a rank that said no goodbye tells; ``exit_code`` is negative for a signal."""
-    if exit_code == 0:
+def of_exit(node_rank: int, rank: int, exit_code: int, at: float, *, owes_goodbye: bool = False) -> Evidence | None:
+    """Return what the end of a rank that said no goodbye tells; ``exit_code`` is negative for a signal.
+
+    A rank that ``owes_goodbye`` (its script meets a caller's calls) broke off even with exit code 0.
+    """
+    if exit_code == 0 and not owes_goodbye:
         return None
-    if exit_code > 0:
+    if exit_code >= 0:
         return _exited(node_rank, rank, exit_code, at)
     return Evidence(
         kind="signal",

@@ -107,6 +107,11 @@ class Relay:
         """Say whether every local rank said goodbye with exit code 0."""
         return len(self.ranks) == expected and all(rank.left and rank.left.exit_code == 0 for rank in self.ranks.values())
 
+    def pids(self) -> dict[int, int]:
+        """Return the pids of the ranks that have not ended, by rank."""
+        with self._changed:
+            return {rank.rank: rank.process.pid for rank in self.ranks.values() if not rank.process.ended}
+
     # --- from ranks ----------------------------------------------------------------------------------------------
 
     def _take_in(self) -> None:
@@ -233,10 +238,9 @@ class Relay:
         if rank.left is not None or self._killed_with_agent(rank.process):
             return
         code = rank.process.exit_code
-        if code == 0:
-            self._say_gone(rank)
-        elif code is not None and not rank.failed_call:
-            found = evidence.of_exit(self._order.node_rank, rank.rank, code, time.time())
+        meets_calls = self._order.spec.calls is not None
+        if code is not None and not rank.failed_call and not (code == 0 and self._order.stop is not None):
+            found = evidence.of_exit(self._order.node_rank, rank.rank, code, time.time(), owes_goodbye=meets_calls)
             if found is not None:
                 self._on_fault(found)
 

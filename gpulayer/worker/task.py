@@ -26,6 +26,7 @@ from gpulayer.worker.ports import Port, Unreachable, dial
 from gpulayer.worker.relay import Relay
 from gpulayer.worker.reporter import Reporter
 from gpulayer.worker.shipping import Shipping
+from gpulayer.worker.stragglers import Stragglers
 
 _log = logging.getLogger(__name__)
 _DIAL_S = 15.0
@@ -208,6 +209,7 @@ class Task:
         """Follow orders until no process of the task is left."""
         timeout_s = self.order.spec.timeout_s
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        behind = Stragglers(self.order.node_rank)
         while not guard.over:
             for call in gathered.due(self.order):
                 background.do(partial(self._store_call, call, guard, shipping, gathered))
@@ -215,7 +217,11 @@ class Task:
                 sentence = f"It ran for longer than its timeout of {timeout_s:g} s."
                 self.stop(Stop(reason=Reason.TIMEOUT, sentence=sentence, grace_s=self.order.spec.grace_s))
                 deadline = None
-            self._woken.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            found = behind.look(self.order, {} if self._relay is None else self._relay.pids(), time.monotonic())
+            if found is not None and not self._evidence:
+                self._on_fault(found)
+            patience = [behind.due(self.order), None if deadline is None else max(0.0, deadline - time.monotonic())]
+            self._woken.wait(min((each for each in patience if each is not None), default=None))
             self._woken.clear()
         if guard.lost:
             clearing.kill_marked(self._where.root)

@@ -1,0 +1,47 @@
+"""Ranks that come apart, and a caller who stands elsewhere than its source."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = Path(__file__).parent / "programs" / "apart.py"
+
+
+def run(mode: str, cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM)],
+        cwd=cwd,
+        env={**os.environ, "MODE": mode, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_rank_that_waits_in_vain_for_one_with_fewer_batches_fails_the_call(tmp_path: Path) -> None:
+    said = run("uneven", tmp_path)
+
+    assert "FAILED straggler" in said
+    assert "after rank 1 had finished it" in said
+
+
+def test_a_rank_that_breaks_off_is_named_rather_than_the_peer_who_lost_it(tmp_path: Path) -> None:
+    said = run("exit", tmp_path)
+
+    assert "FAILED job_failed" in said
+    assert "Rank 1" in said
+    assert "exited with code 0" in said
+
+
+def test_files_beside_a_caller_who_stands_outside_of_its_source_are_read_as_at_home(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "rows.csv").write_text("1,2,3")
+
+    assert "FITTED 4" in run("elsewhere", tmp_path)
