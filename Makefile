@@ -33,6 +33,7 @@ format: $(STAMPS)/dev
 	$(BIN)/ruff format .
 
 bench: $(STAMPS)/recipes
+	@$(BIN)/python -m compileall -q gpulayer  # as pip does for what it installs
 	$(BIN)/python bench/step_time.py
 	$(BIN)/python bench/first_step.py
 
