@@ -54,10 +54,17 @@ def _adopt_logger(logger: Any, said: LoggerSettings, paths: PathMap) -> None:
         setattr(logger, parts.LOGGER_VERSION, said.version)
     if said.save_dir is None:
         return
+    own = _own_folder(logger)  # another one than the caller's, where the script made it of the time or of a random name
     for name in parts.LOGGER_FOLDERS:
         now = getattr(logger, "__dict__", {}).get(name)
-        if isinstance(now, str | os.PathLike) and os.path.abspath(os.fspath(now)) == said.save_dir:
+        if isinstance(now, str | os.PathLike) and os.path.abspath(os.fspath(now)) in (own, said.save_dir):
             _move(logger, name, said.save_dir, paths)
+
+
+def _own_folder(logger: Any) -> str | None:
+    with contextlib.suppress(Exception):  # a logger of the user's may answer in its own way
+        return os.path.abspath(str(logger.save_dir))
+    return None
 
 
 def _adopt_checkpoint(callback: Any, said: CheckpointSettings, paths: PathMap) -> None:

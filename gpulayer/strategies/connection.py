@@ -31,6 +31,7 @@ def job_options(options: JobOptions | None) -> Iterator[None]:
 
 def connect(connector: Any, original: Callable[..., None], arguments: dict[str, Any], namespace: str) -> None:
     """Stand in for ``_AcceleratorConnector.__init__`` at the caller."""
+    ordinal = seam.next_ordinal()  # before anything can fail: the job numbers it as well
     names = lightning.of(namespace)
     strategy = _strategy(arguments, names)
     options = _with_accelerator(strategy.options, arguments["accelerator"], strategy.inner, names)
@@ -49,7 +50,7 @@ def connect(connector: Any, original: Callable[..., None], arguments: dict[str, 
     connector._layer_sync = strategy._layer_sync = checked.layer_sync
     if checked.checkpoint_io is not None:
         strategy.checkpoint_io = connector.checkpoint_io = checked.checkpoint_io
-    strategy.ordinal = seam.next_ordinal()
+    strategy.ordinal = ordinal
     _quiet_device_report(namespace)
     session.current().expect(arguments["num_nodes"], options)
 

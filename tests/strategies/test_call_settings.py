@@ -8,7 +8,8 @@ from pathlib import Path
 import lightning.pytorch as pl
 import pytest
 
-from gpulayer.strategies import call_settings
+from gpulayer.strategies import adoption, call_settings
+from gpulayer.strategies.paths import PathMap
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -46,3 +47,20 @@ def test_the_start_carries_random_states() -> None:
     assert back["python"] == random.getstate()
     assert back["torch_seed"] == 5
     assert call_settings.unpack_start(io.BytesIO(call_settings.collect_start({})))["torch_seed"] == torch.initial_seed()
+
+
+def test_folders_that_the_script_made_of_the_time_become_the_callers(tmp_path: Path) -> None:
+    def trainer(root: str) -> pl.Trainer:
+        return pl.Trainer(accelerator="cpu", default_root_dir=str(tmp_path / root), enable_progress_bar=False)
+
+    at_caller, in_job = trainer("run-0959"), trainer("run-1000")
+    paths = PathMap(str(tmp_path), str(tmp_path), str(tmp_path / "work"))
+
+    adoption.adopt(in_job, call_settings.take(at_caller, None, True), paths)
+
+    place = str(tmp_path / "work" / "run-0959")
+    assert in_job.default_root_dir == place
+    assert in_job.logger is not None
+    assert in_job.logger.save_dir == place
+    assert in_job.logger.log_dir is not None
+    assert in_job.logger.log_dir.startswith(place)
