@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -26,9 +27,11 @@ def probe(ours: bool, *, steps: int, procs: int = 2) -> dict[str, object]:
             env |= {"PROBE_ACCELERATOR": "gpulayer", "GPULAYER_HOME": os.path.join(folder, "home")}
         else:
             command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(procs)]
+        # A user's project: what is bundled is the folder of its script, not this whole repository.
+        command.append(shutil.copy(PROGRAMS / "probe.py", folder))
         started = time.time()
         done = subprocess.run(
-            [*command, str(PROGRAMS / "probe.py")],
+            command,
             cwd=folder,
             env=env,
             capture_output=True,
