@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,10 +52,13 @@ def state(model: torch.nn.Module) -> bytes:
     return written.getvalue()
 
 
-def apply(body: Path, request: CallRequest) -> tuple[Any, list[str]]:
-    """Apply an outcome to the caller's objects; the returned value, and the names of what couldn't be brought back."""
+def apply(body: Path, request: CallRequest, text: Callable[[str], str] = str) -> tuple[Any, list[str]]:
+    """Apply an outcome to the caller's objects; the returned value, and the names of what couldn't be brought back.
+
+    ``text`` translates every string: paths of files that came home under another name.
+    """
     scene = Scene(request.trainer, request.model, request.datamodule, request.arguments)
-    applied = outcome.apply(outcome.load(body), scene)
+    applied = outcome.apply(outcome.load(body), scene, text)
     if "optimizers" in applied.extra:
         owed = functools.partial(optimizers, request, applied.extra["optimizers"], applied.extra.get("schedulers", []))
         request.strategy.owe_optimizers(owed)

@@ -72,6 +72,7 @@ class HeldJob:
         self._workers = workers
         self._resumed = resumed
         self._follower = Follower(plane, job.id, show_ranks=shape.options.show_ranks)
+        self._beside: dict[str, str] = {}
         self._answered = 0
         self._last = job
         self._sent_state = -1
@@ -150,7 +151,7 @@ class HeldJob:
         if body is None:
             return None, []
         with TemporaryDirectory(prefix="gpulayer-") as folder:
-            return going.apply(self._fetch(body, Path(folder)), request)
+            return going.apply(self._fetch(body, Path(folder)), request, lambda text: self._beside.get(text, text))
 
     def _fetch(self, blob: Blob, folder: Path) -> Path:
         target = folder / blob.sha256
@@ -158,6 +159,8 @@ class HeldJob:
         return target
 
     def _tell(self, brought: Brought) -> None:
+        # The job's file is the one that its callbacks mean, whatever lies at the path where it was written.
+        self._beside |= {str(kept): str(beside) for kept, beside in brought.beside}
         for kept, beside in brought.beside:
             say(f"{kept} was changed here meanwhile and is kept; the job's is {beside}.")
         if brought.doubles:

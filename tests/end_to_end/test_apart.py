@@ -1,4 +1,4 @@
-"""Ranks that come apart, and a caller who stands elsewhere than its source."""
+"""Ranks that come apart, a caller who stands elsewhere than its source, and another run in the same folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def run(mode: str, cwd: Path) -> str:
     done = subprocess.run(
         [sys.executable, str(PROGRAM)],
         cwd=cwd,
-        env={**os.environ, "MODE": mode, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "MODE": mode, "CALLER": str(cwd), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=150,
@@ -45,3 +45,10 @@ def test_files_beside_a_caller_who_stands_outside_of_its_source_are_read_as_at_h
     (tmp_path / "data" / "rows.csv").write_text("1,2,3")
 
     assert "FITTED 4" in run("elsewhere", tmp_path)
+
+
+def test_a_checkpoint_that_came_home_under_another_name_is_found_by_its_callback(tmp_path: Path) -> None:
+    said = run("rival", tmp_path)
+
+    assert "BEST 4" in said
+    assert (tmp_path / "kept" / "best.ckpt").read_text() == "another run's"

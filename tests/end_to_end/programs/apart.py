@@ -1,4 +1,4 @@
-"""Ranks that come apart inside of a fit, by MODE."""
+"""Ranks that come apart inside of a fit, or another run that writes the same files meanwhile, by MODE."""
 
 import os
 import pathlib
@@ -24,6 +24,12 @@ class Module(pl.LightningModule):
         super().__init__()
         self.net = torch.nn.Linear(4, 1)
 
+    def on_train_start(self) -> None:
+        if MODE == "rival" and RANK == 0:
+            theirs = pathlib.Path(os.environ["CALLER"], "kept")
+            theirs.mkdir()
+            (theirs / "best.ckpt").write_text("another run's")
+
     def training_step(self, batch: torch.Tensor, index: int) -> torch.Tensor:
         if MODE == "exit" and RANK == 1 and index == 1:
             os._exit(0)
@@ -34,7 +40,11 @@ class Module(pl.LightningModule):
 
 
 quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
-trainer = gl.Trainer(accelerator="gpulayer", devices=2, max_epochs=1, job={"straggler_grace_s": 3}, **quiet)
+saving = {}
+if MODE == "rival":
+    checkpoint = pl.callbacks.ModelCheckpoint("kept", filename="best")
+    saving = {"enable_checkpointing": True, "callbacks": [checkpoint]}
+trainer = gl.Trainer(accelerator="gpulayer", devices=2, max_epochs=1, job={"straggler_grace_s": 3}, **{**quiet, **saving})
 if MODE == "elsewhere":
     print("READ", pathlib.Path("data/rows.csv").read_text(), flush=True)
 try:
@@ -43,3 +53,5 @@ except gl.JobFailed as error:
     print("FAILED", error.code, error, flush=True)
 else:
     print("FITTED", trainer.global_step, flush=True)
+    if MODE == "rival":
+        print("BEST", torch.load(checkpoint.best_model_path, weights_only=False)["global_step"], flush=True)
