@@ -76,3 +76,6 @@ if __name__ == "__main__":
             "draw": torch.rand(1),
         }
         torch.save(outcome, os.environ["OUTCOME"])
+    # Bare torchrun aborts now and then when gloo is left to the interpreter's end; a job's runtime does this by itself.
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
