@@ -10,6 +10,10 @@ GPULayerError
 ├── StaleReport               a report of a passed attempt or of a fenced worker
 ├── MessageTooLarge           between two processes of one machine
 ├── HomeError ── HomeUnwritable, HomeTooNew, HomeOnNetworkFilesystem, HomeDamaged, HomeBusy, DiskFull
+├── PlaneError                a self-hosted plane did not do what was asked of it
+│   ├── Unauthorized, Forbidden, PlaneUnreachable, PlaneBusy, BadRequest
+│   └── TokenNotFound, DatabaseUnusable, ServerRefused
+├── SecretError ── SecretNotFound, InvalidSecret
 ├── PlaneFromChild            a forked child used its parent's plane
 ├── WorkerStartFailed         a local worker did not come up
 ├── UnsupportedPlatform, UnsupportedLightning
@@ -188,6 +192,66 @@ class HomeDamaged(HomeError):
 class HomeBusy(HomeError):
     code = "home_busy"
     fix = "Another program holds the home's database for long; `fuser plane.db` names it."
+
+
+class PlaneError(GPULayerError):
+    code = "plane"
+
+
+class Unauthorized(PlaneError):
+    code = "unauthorized"
+    fix = "Set GPULAYER_TOKEN to a token of this plane; an admin makes one with `gpulayer tokens create`."
+
+
+class Forbidden(PlaneError):
+    code = "forbidden"
+    fix = "Ask for a token whose role may do this."
+
+
+class PlaneUnreachable(PlaneError):
+    code = "plane_unreachable"
+    fix = "Check GPULAYER_URL, and that `gpulayer server start` runs there; <url>/healthz answers without a token."
+
+
+class PlaneBusy(PlaneError):
+    """Too much was asked at once; ``facts`` holds ``retry_after_s``."""
+
+    code = "plane_busy"
+    fix = "Ask again in a moment."
+
+
+class BadRequest(PlaneError):
+    code = "bad_request"
+
+
+class TokenNotFound(PlaneError):
+    code = "token_not_found"
+    fix = "`gpulayer tokens ls` lists the tokens of this plane."
+
+
+class DatabaseUnusable(PlaneError):
+    code = "database_unusable"
+    fix = "Check --database, and that the server there runs and lets this user in."
+
+
+class ServerRefused(PlaneError):
+    """A server that would not be safe, or not alone, does not start."""
+
+    code = "server_refused"
+
+
+class SecretError(GPULayerError):
+    code = "secret"
+
+
+class SecretNotFound(SecretError):
+    code = "secret_not_found"
+    fix = "`gpulayer secrets ls` lists the secrets of this plane; `gpulayer secrets set NAME` stores one."
+
+
+class InvalidSecret(SecretError):
+    code = "invalid_secret"
+    fix = "A secret's name can name an environment variable, and its value has at least 8 characters."
 
 
 class PlaneFromChild(GPULayerError):

@@ -61,6 +61,9 @@ class JobBase(Spec):
     name: str | None = None
     env: dict[str, str] = Field(default_factory=dict)
     forward_env: tuple[str, ...] = ()
+    """Names, or patterns of names, that the submitter put into ``env`` from its own environment."""
+    secrets: tuple[str, ...] = ()
+    """Names of the plane's secrets that the job's processes get as environment variables."""
     timeout_s: float | None = None
     queue_timeout_s: float | None = None
     priority: int = 50
@@ -92,7 +95,7 @@ class JobBase(Spec):
             raise InvalidCount(f"grace_s is {self.grace_s}.", next_step="Give zero or more.", field="grace_s")
         if not 0 <= self.priority <= 100:
             raise InvalidCount(f"priority is {self.priority}.", next_step="Give 0 to 100.", field="priority")
-        for name in self.env:
+        for name in (*self.env, *self.secrets):
             if not _ENV_NAME.match(name):
                 raise InvalidEnvName(f"{name!r} can't name an environment variable.", name=name)
         return self
