@@ -33,6 +33,20 @@ class TaskState(StrEnum):
         return self not in (TaskState.ASSIGNED, TaskState.RUNNING)
 
 
+class WorkerState(StrEnum):
+    """How a worker stands with the plane. A draining one takes no tasks; of a lost one, processes may live."""
+
+    ONLINE = "online"
+    DRAINING = "draining"
+    LOST = "lost"
+    GONE = "gone"
+
+    @property
+    def serving(self) -> bool:
+        """Whether it is heard from."""
+        return self in (WorkerState.ONLINE, WorkerState.DRAINING)
+
+
 class Phase(StrEnum):
     """What a job or task is doing within its state."""
 
@@ -69,7 +83,7 @@ class Reason(StrEnum):
     RETRY = "retry"
 
 
-_J, _T = JobState, TaskState
+_J, _T, _W = JobState, TaskState, WorkerState
 
 JOB_MOVES: dict[JobState, frozenset[JobState]] = {
     _J.QUEUED: frozenset({_J.RUNNING, _J.FAILED, _J.CANCELLED, _J.TIMED_OUT, _J.LOST}),
@@ -83,8 +97,20 @@ TASK_MOVES: dict[TaskState, frozenset[TaskState]] = {
 }
 
 
-def may_move(old: JobState | TaskState, new: JobState | TaskState) -> bool:
+WORKER_MOVES: dict[WorkerState, frozenset[WorkerState]] = {
+    _W.ONLINE: frozenset({_W.DRAINING, _W.LOST, _W.GONE}),
+    _W.DRAINING: frozenset({_W.LOST, _W.GONE}),
+    _W.LOST: frozenset({_W.ONLINE, _W.DRAINING, _W.GONE}),
+}
+"""A lost worker that is heard again is what it was before; one that is gone, or a newer incarnation, registers anew."""
+
+
+def may_move(old: JobState | TaskState | WorkerState, new: JobState | TaskState | WorkerState) -> bool:
     """Say whether the table allows ``old`` to become ``new``."""
-    if isinstance(old, JobState):
-        return new in JOB_MOVES.get(old, frozenset())
-    return new in TASK_MOVES.get(old, frozenset())
+    match old:
+        case JobState():
+            return new in JOB_MOVES.get(old, frozenset())
+        case TaskState():
+            return new in TASK_MOVES.get(old, frozenset())
+        case WorkerState():
+            return new in WORKER_MOVES.get(old, frozenset())
