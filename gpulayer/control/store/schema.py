@@ -13,7 +13,7 @@ from gpulayer.control.store import sqlite
 from gpulayer.control.store.tables import metadata
 from gpulayer.errors import HomeTooNew
 
-NEWEST = 1
+NEWEST = 2
 """The number of the newest revision in migrations/versions; SQLite keeps the database's own in ``user_version``."""
 
 _OPENING_S = 30.0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
 metadata = MetaData()
+
+_Big = BigInteger().with_variant(Integer, "sqlite")
+"""A number that may pass two thousand million: SQLite's integers do anyway."""
 
 jobs = Table(
     "jobs",
@@ -75,8 +78,11 @@ processes = Table(
     Column("opened_at", Float, nullable=False),
     Column("left", Boolean, nullable=False),
     Column("ended_at", Float, index=True),
+    Column("heard_at", Float),
+    Column("host", Text),
 )
-"""Who has the home open. ``left`` is its farewell; ``ended_at`` is set when nothing of it remains to be cleared up."""
+"""Who has the home open, or calls a hosted plane. ``left`` is its farewell; ``ended_at`` is set when nothing of it remains to
+be cleared up; ``heard_at`` is the last word of a caller of a hosted plane, on ``host``."""
 
 manifests = Table(
     "manifests",
@@ -96,7 +102,7 @@ artifacts = Table(
     Column("node_rank", Integer, primary_key=True),
     Column("path", Text, primary_key=True),
     Column("sha256", String(64), nullable=False, index=True),
-    Column("size", Integer, nullable=False),
+    Column("size", _Big, nullable=False),
     Column("mode", Integer, nullable=False),
     Column("mtime", Float, nullable=False),
 )
@@ -126,13 +132,22 @@ checkpoint_removals = Table(
 log_chunks = Table(
     "log_chunks",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", _Big, primary_key=True, autoincrement=True),
     Column("job_id", String(32), nullable=False),
     Column("count", Integer, nullable=False),
     Column("lines", LargeBinary, nullable=False),
     Index("log_chunks_of_job", "job_id", "id"),
     sqlite_autoincrement=True,
 )
+
+log_sizes = Table(
+    "log_sizes",
+    metadata,
+    Column("job_id", String(32), primary_key=True),
+    Column("lines", _Big, nullable=False),
+    Column("bytes", _Big, nullable=False),
+)
+"""How much is stored of each job's log."""
 
 log_marks = Table(
     "log_marks",
@@ -149,10 +164,40 @@ blobs = Table(
     "blobs",
     metadata,
     Column("sha256", String(64), primary_key=True),
-    Column("size", Integer, nullable=False),
+    Column("size", _Big, nullable=False),
     Column("touched_at", Float, nullable=False),
 )
 """A row means that the bytes are in the artifact store; ``touched_at`` is when someone last counted on it."""
 
 marks = Table("marks", metadata, Column("name", String(32), primary_key=True), Column("value", Float, nullable=False))
 """Times of the plane's own housekeeping."""
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("role", String(16), nullable=False),
+    Column("subject", String(64), nullable=False, index=True),
+    Column("name", Text, nullable=False),
+    Column("hash", String(64), nullable=False, unique=True, index=True),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float),
+    Column("single_use", Boolean, nullable=False),
+    Column("redeemed_at", Float),
+    Column("redeemed_key", String(64)),
+    Column("worker_id", String(32)),
+    Column("revoked_at", Float),
+    Column("last_used_at", Float),
+)
+"""Who may ask what. ``hash`` is the SHA-256 of the token, which is nowhere; ``subject`` is the worker or job it is for, or
+empty; ``redeemed_key`` is the hash of the key that joined by it as ``worker_id``."""
+
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("name", String(200), primary_key=True),
+    Column("sealed", LargeBinary, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+)
+"""Encrypted values under their names."""

@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from gpulayer.control.store import jobs, schema, sqlite
+from gpulayer.control.store import jobs, processes, schema, sqlite
 from gpulayer.control.store.migrations import run
 from gpulayer.control.store.store import Store, open_store
-from gpulayer.control.store.tables import metadata
+from gpulayer.control.store.tables import log_sizes, metadata
 from gpulayer.errors import DiskFull, HomeDamaged, HomeTooNew, PlaneFromChild
 from gpulayer.spec.states import JobState
 from tests.control.elsewhere import running, said
@@ -78,6 +78,19 @@ def test_an_older_database_is_upgraded_on_opening(tmp_path: Path, monkeypatch: p
     with opened(tmp_path) as store, store.read() as db:
         assert sqlite.schema_number(db) == schema.NEWEST
     assert asked == [schema.NEWEST - 1]
+
+
+def test_a_home_of_the_first_schema_keeps_what_it_has(tmp_path: Path) -> None:
+    with sa.create_engine(f"sqlite:///{tmp_path}/plane.db").begin() as db:
+        run.upgrade(db, 0, to=1)
+        db.exec_driver_sql("INSERT INTO processes VALUES ('prc-1', 'caller', 12, 1.0, 0, NULL)")
+        db.exec_driver_sql("INSERT INTO log_chunks (job_id, count, lines) VALUES ('job-1', 3, x'0102'), ('job-1', 1, x'03')")
+        sqlite.set_schema_number(db, 1)
+    with opened(tmp_path) as store, store.read() as db:
+        assert sqlite.schema_number(db) == schema.NEWEST
+        assert processes.find(db, "prc-1") == ("prc-1", "caller", 12, False)
+        assert db.execute(sa.select(log_sizes)).all() == [("job-1", 4, 3)]
+        assert compare_metadata(MigrationContext.configure(db), metadata) == []
 
 
 def test_alembic_is_not_imported_where_the_schema_is_the_newest(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from alembic import op
 revision = "0001"
 down_revision = None
 
+_Big = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 def upgrade() -> None:
     op.create_table(
@@ -17,7 +19,7 @@ def upgrade() -> None:
         sa.Column("node_rank", sa.Integer(), nullable=False),
         sa.Column("path", sa.Text(), nullable=False),
         sa.Column("sha256", sa.String(length=64), nullable=False),
-        sa.Column("size", sa.Integer(), nullable=False),
+        sa.Column("size", _Big, nullable=False),
         sa.Column("mode", sa.Integer(), nullable=False),
         sa.Column("mtime", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("job_id", "attempt", "node_rank", "path"),
@@ -26,7 +28,7 @@ def upgrade() -> None:
     op.create_table(
         "blobs",
         sa.Column("sha256", sa.String(length=64), nullable=False),
-        sa.Column("size", sa.Integer(), nullable=False),
+        sa.Column("size", _Big, nullable=False),
         sa.Column("touched_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("sha256"),
     )
@@ -83,7 +85,7 @@ def upgrade() -> None:
     op.create_index(op.f("ix_jobs_state"), "jobs", ["state"], unique=False)
     op.create_table(
         "log_chunks",
-        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("id", _Big, autoincrement=True, nullable=False),
         sa.Column("job_id", sa.String(length=32), nullable=False),
         sa.Column("count", sa.Integer(), nullable=False),
         sa.Column("lines", sa.LargeBinary(), nullable=False),
