@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-IdKind = Literal["job", "wkr", "prc"]
+IdKind = Literal["job", "wkr", "prc", "tok"]
 
 
 DEFERRED = ConfigDict(defer_build=True)
