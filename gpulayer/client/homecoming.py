@@ -77,12 +77,17 @@ class Homecoming:
         self._known: dict[Path, Home] = {}
         self._seen: dict[str, dict[str, str]] = {}
 
-    def bring(self, job_id: str, base: Callable[[str], str | None]) -> Brought:
-        """Bring what changed since the last time; ``base`` answers the hash that a path had in the job's bundle."""
+    def bring(
+        self, job_id: str, base: Callable[[str], str | None], outside: Callable[[Artifact], bool] = lambda _: False
+    ) -> Brought:
+        """Bring what changed since the last time; ``base`` answers the hash that a path had in the job's bundle.
+
+        ``outside`` says of files that the script wrote them between its calls: the caller's own script wrote them as well.
+        """
         chosen = choose(self._plane.artifacts(job_id))
         seen, brought = self._seen.get(job_id, {}), Brought()
         for path, artifact in chosen.items():
-            if seen.get(path) != artifact.blob.sha256:
+            if seen.get(path) != artifact.blob.sha256 and not (outside(artifact) and self._is_the_callers(artifact)):
                 self._bring_one(job_id, path, artifact, base, brought)
                 if artifact.path != f"node0/{path}" and artifact.path == path:
                     brought.doubles.append(self._place(path))
@@ -106,6 +111,12 @@ class Homecoming:
             beside = target.with_name(f"{target.name}.{job_id}")
             self._write(artifact, beside)
             brought.beside.append((target, beside))
+
+    def _is_the_callers(self, artifact: Artifact) -> bool:
+        """Say whether the caller has a file at this path that isn't as this run brought it, whichever node's this one is."""
+        target = self._place(artifact.path.partition("/")[2])
+        here, known = self._hash(target), self._known.get(target)
+        return here is not None and (known is None or here != known.sha256)
 
     def _write(self, artifact: Artifact, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -88,6 +88,7 @@ class RankLink:
         call: int,
         status: OutcomeStatus,
         *,
+        began: float | None = None,
         body: str | None = None,
         error_module: str = "",
         error_qualname: str = "",
@@ -100,6 +101,7 @@ class RankLink:
         message = Recording(
             call=call,
             status=status,
+            began=began,
             body=body,
             error_module=error_module,
             error_qualname=error_qualname,

@@ -76,6 +76,8 @@ class Outcome(Record):
     rank: int
     status: OutcomeStatus
     at: float
+    began: float | None = None
+    """When the call began on the rank; like ``at`` by the clock of its machine."""
     body: Blob | None = None
     error: ErrorRecord | None = None
 

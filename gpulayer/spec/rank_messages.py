@@ -33,6 +33,8 @@ class Recording(Record):
     kind: Literal["record"] = "record"
     call: int
     status: OutcomeStatus
+    began: float | None = None
+    """When the call began on this rank, by the clock of its machine."""
     body: str | None = None
     error_module: str = ""
     error_qualname: str = ""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class Computation:
     scene: Scene
     namespace: str
     run: Callable[[], Any]
+    began: float = field(default_factory=time.time)
 
     def compute(self, state: str | None) -> Any:
         """Run the call and record it; returns to the script only from a call that went well and that another one follows."""
@@ -42,7 +44,7 @@ class Computation:
             self._record_failure(failed, observation)
             self.walk.leave(1)
         body = self._body(observation, returned, collectives=True)
-        self.walk.link.record(self.number, "ok", body=body)
+        self.walk.link.record(self.number, "ok", began=self.began, body=body)
         self.walk.hold()
         return returned
 
@@ -121,7 +123,7 @@ class Computation:
             outcome.record_error(error, path, self.walk.paths.caller_text)
             written = str(path)
         status: OutcomeStatus = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        self.walk.link.record(self.number, status, body=body, error_body=written, **fields)
+        self.walk.link.record(self.number, status, began=self.began, body=body, error_body=written, **fields)
 
     def _body(self, observation: Observation, returned: Any, collectives: bool) -> str | None:
         trainer = self.scene.trainer

@@ -18,7 +18,7 @@ from gpulayer.spec.calls import CallView, EarlierCall, ErrorRecord, Outcome
 from gpulayer.spec.files import Blob
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
-from gpulayer.strategies import failure, going, outcome, resume
+from gpulayer.strategies import call_times, failure, going, outcome, resume
 from gpulayer.strategies.job_spec import PackedSource, Source
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class HeldJob:
         showing = progress.showing(_shows_progress(request), number)
         job = self._follow(number, request, interrupts, lambda job: _view(job, number).settled, showing)
         view = _view(job, number)
-        self._tell(self._homecoming.bring(self.job_id, self._packed.hash_of))
+        self._tell(self._homecoming.bring(self.job_id, self._packed.hash_of, call_times.outside(job)))
         if view.settled:
             return self._succeeded(number, request, view)
         return self._failed(number, request, job, view, interrupts)

@@ -196,7 +196,15 @@ class Relay:
                 body=self._put(message.error_body),
                 communication=message.communication,
             )
-        outcome = Outcome(call=message.call, rank=rank.rank, status=message.status, at=time.time(), body=body, error=error)
+        outcome = Outcome(
+            call=message.call,
+            rank=rank.rank,
+            status=message.status,
+            at=time.time(),
+            began=message.began,
+            body=body,
+            error=error,
+        )
         self._reporter.send(RankOutcome, outcome=outcome)
         rank.connection.send(Recorded(call=message.call))
 

@@ -121,6 +121,29 @@ def test_a_checkpoint_that_the_job_deleted_goes_here_too_unless_it_was_changed(
     assert sorted(os.listdir(root)) == ["three.ckpt", "two.ckpt"]
 
 
+def test_what_the_script_wrote_outside_of_calls_stays_as_the_caller_wrote_it(
+    homecoming: Homecoming, store: Store, root: Path
+) -> None:
+    (root / "notes").write_bytes(b"mine")
+    store.files |= {"node0/notes": b"theirs", "node1/notes": b"another", "node0/only": b"x", "node0/bundled": b"2"}
+    (root / "bundled").write_bytes(b"1")
+    brought = homecoming.bring(JOB, lambda path: sha(b"1"), outside=lambda artifact: True)
+    assert brought.written == [root / "only"]
+    assert sorted(os.listdir(root)) == ["bundled", "notes", "only"]
+    assert (root / "notes").read_bytes() == b"mine"
+    assert (root / "bundled").read_bytes() == b"1"
+
+
+def test_a_file_of_this_run_that_only_the_job_went_on_writing_outside_of_calls_comes(
+    homecoming: Homecoming, store: Store, root: Path
+) -> None:
+    store.files["node0/rows.csv"] = b"1"
+    homecoming.bring(JOB, no_base)
+    store.files["node0/rows.csv"] = b"1, 2"
+    homecoming.bring(JOB, no_base, outside=lambda artifact: True)
+    assert (root / "rows.csv").read_bytes() == b"1, 2"
+
+
 def test_the_tenth_node_comes_after_the_second() -> None:
     blob = Blob(sha256="0" * 64, size=0)
     found = choose(Artifact(job_id=JOB, attempt=1, path=f"node{n}/x", blob=blob) for n in (10, 2))

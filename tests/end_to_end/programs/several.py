@@ -19,6 +19,7 @@ class BadRow(ValueError):
 
 class Tiny(pl.LightningModule):
     fail_on = -1
+    writes = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,6 +28,9 @@ class Tiny(pl.LightningModule):
     def training_step(self, batch: list[torch.Tensor], batch_idx: int) -> torch.Tensor:
         if self.global_rank == self.fail_on:
             raise BadRow("row", batch_idx)
+        if self.writes and self.global_rank == 0:
+            with open("inside.txt", "a") as steps:
+                steps.write(f"{batch_idx}\n")
         if batch_idx == 0:
             print(f"inside of the call on rank {self.global_rank}")
         return self.net(batch[0]).pow(2).mean()
@@ -80,6 +84,25 @@ def idle(model: Tiny, data: object) -> None:
     tell(kept=model.net.weight.tolist() == weights, jobs=[job, first.job_id], steps=first.global_step)
 
 
+def writing(model: Tiny, data: object) -> None:
+    def note() -> None:
+        with open("notes.txt", "a") as notes:
+            notes.write(f"{os.getpid()}\n")
+
+    note()
+    made = trainer(max_epochs=2)
+    model.writes = True
+    made.fit(model, data)
+    note()
+    made.save_checkpoint("after.ckpt")
+    if gl.in_job():
+        with open("theirs.txt", "w") as theirs:
+            theirs.write("of the job\n")
+    made.test(model, data, verbose=False)
+    with open("notes.txt") as notes:
+        tell(pid=os.getpid(), notes=[int(line) for line in notes], files=sorted(os.listdir()))
+
+
 def failing(model: Tiny, data: object) -> None:
     hooked: list[str] = []
     hook = pl.callbacks.LambdaCallback(on_exception=lambda *given: hooked.append(type(given[-1]).__name__))
@@ -110,4 +133,4 @@ def plain(model: Tiny, data: object) -> None:
 
 if __name__ == "__main__":
     rows = DataLoader(TensorDataset(torch.arange(64.0).reshape(16, 4) / 64), batch_size=4)
-    {each.__name__: each for each in (edited, idle, failing, diverging, plain)}[sys.argv[1]](Tiny(), rows)
+    {each.__name__: each for each in (edited, idle, writing, failing, diverging, plain)}[sys.argv[1]](Tiny(), rows)
