@@ -9,7 +9,7 @@ from typing import Protocol
 from gpulayer.client.interrupts import Interrupts
 from gpulayer.plane import Plane
 from gpulayer.spec.logs import LogLine
-from gpulayer.spec.news import Cursor
+from gpulayer.spec.news import Cursor, News
 from gpulayer.spec.records import JobRecord
 
 LOOK_S = 0.25
@@ -59,6 +59,13 @@ class Follower:
 
     def look(self, timeout_s: float, showing: Showing) -> JobRecord:
         """Take the news, show them, and return the job as it is."""
+        news = self._take(timeout_s, showing)
+        while news.more:
+            news = self._take(0.0, showing)
+        showing.show(news.job)
+        return news.job
+
+    def _take(self, timeout_s: float, showing: Showing) -> News:
         news = self.plane.news(self.job_id, self._cursor, timeout_s=timeout_s)
         self._cursor = news.cursor
         lines = [line for line in news.lines if self._is_shown(line)]
@@ -66,8 +73,7 @@ class Follower:
             showing.pause()
         for line in lines:
             print(self._in_words(line), file=sys.stderr if line.stream == "stderr" else sys.stdout, flush=True)
-        showing.show(news.job)
-        return news.job
+        return news
 
     def _is_shown(self, line: LogLine) -> bool:
         return self._show_ranks or (line.rank == 0 and line.call is not None)

@@ -23,3 +23,5 @@ class News(Record):
     events: tuple[Event, ...] = ()
     lines: tuple[LogLine, ...] = ()
     cursor: Cursor
+    more: bool = False
+    """Whether more lines are stored behind these: a long log comes in several batches."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
+from sqlalchemy import Connection
+
 from gpulayer.control.engine import orders
 from gpulayer.control.store import jobs, log_chunks, workers
 from gpulayer.control.store.store import Store
@@ -14,20 +16,30 @@ from gpulayer.spec.news import Cursor, News
 from gpulayer.spec.records import Orders
 
 
-def news(store: Store, job_id: str, cursor: Cursor, *, lines: bool, always: bool = False) -> News | None:
-    """Return what is new of a job; None when there is nothing, unless ``always``."""
+def news(store: Store, job_id: str, cursor: Cursor, *, lines: bool) -> News | None:
+    """Return what is new of a job; None when there is nothing."""
     with store.read() as db:
         now = jobs.version(db, job_id)
         if now is None:
             raise JobNotFound(f"There is no job {job_id}.", job_id=job_id)
-        more = lines and log_chunks.newest_id(db, job_id) > cursor.lines
-        if not (always or more or now.version != cursor.version or now.events > cursor.event):
+        newest = log_chunks.newest_id(db, job_id) if lines else cursor.lines
+        if newest <= cursor.lines and now.version == cursor.version and now.events <= cursor.event:
             return None
-        events = jobs.events_after(db, job_id, cursor.event)
-        found, last = log_chunks.after(db, job_id, cursor.lines) if more else ((), cursor.lines)
-        record = jobs.load(db, job_id)
+        return _news(db, job_id, cursor, newest)
+
+
+def news_now(store: Store, job_id: str, cursor: Cursor, *, lines: bool) -> News:
+    """Return how a job stands, whether or not that is new."""
+    with store.read() as db:
+        return _news(db, job_id, cursor, log_chunks.newest_id(db, job_id) if lines else cursor.lines)
+
+
+def _news(db: Connection, job_id: str, cursor: Cursor, newest: int) -> News:
+    events = jobs.events_after(db, job_id, cursor.event)
+    found, last = log_chunks.after(db, job_id, cursor.lines) if newest > cursor.lines else ((), cursor.lines)
+    record = jobs.load(db, job_id)
     seen = Cursor(event=events[-1].seq if events else cursor.event, lines=last, version=record.version)
-    return News(job=record, events=events, lines=found, cursor=seen)
+    return News(job=record, events=events, lines=found, cursor=seen, more=last < newest)
 
 
 class OrdersLook:

@@ -8,11 +8,14 @@ from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection, func, insert, select
 
+from gpulayer.control.store import touched
 from gpulayer.control.store.replace import replace
 from gpulayer.control.store.tables import log_chunks, log_marks
 from gpulayer.spec.logs import LogLine
 
 _FIELDS = ("attempt", "node_rank", "rank", "stream", "seq", "time", "text", "call")
+_BATCH_CHUNKS, _BATCH_LINES = 64, 10_000
+"""How much of a log is read at once: a follower who comes late must not fill the memory."""
 
 
 def append(db: Connection, job_id: str, lines: Sequence[LogLine]) -> None:
@@ -31,6 +34,7 @@ def append(db: Connection, job_id: str, lines: Sequence[LogLine]) -> None:
     for (attempt, node_rank, name), seq in moved.items():
         key = {"job_id": job_id, "attempt": attempt, "node_rank": node_rank, "stream": name}
         replace(db, log_marks, key, {"seq": seq})
+    touched.note(db, job_id)
 
 
 def stream_name(line: LogLine) -> str:
@@ -54,12 +58,14 @@ def newest_id(db: Connection, job_id: str) -> int:
 
 
 def after(db: Connection, job_id: str, chunk_id: int) -> tuple[tuple[LogLine, ...], int]:
-    """Return the lines of the chunks after ``chunk_id``, and the id of the last of them."""
+    """Return the lines of the next chunks after ``chunk_id``, and the id of the last of them: a batch, not all that there are."""
     query = select(log_chunks.c.id, log_chunks.c.lines).where(log_chunks.c.job_id == job_id, log_chunks.c.id > chunk_id)
     found: list[LogLine] = []
-    for row in db.execute(query.order_by(log_chunks.c.id)):
+    for row in db.execute(query.order_by(log_chunks.c.id).limit(_BATCH_CHUNKS)):
         found.extend(_unpacked(job_id, row.lines))
         chunk_id = row.id
+        if len(found) >= _BATCH_LINES:
+            break
     return tuple(found), chunk_id
 
 
