@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, insert, select
 
+from gpulayer.control.store import touched
 from gpulayer.control.store.replace import replace
 from gpulayer.control.store.tables import artifacts, blobs, checkpoint_removals, checkpoint_shares, manifests, tasks
 from gpulayer.spec.files import Artifact, Blob, Checkpoint, CheckpointShare, Manifest
@@ -28,6 +29,7 @@ def keep_manifest(db: Connection, manifest: Manifest) -> bool:
     ]
     if rows:
         db.execute(insert(artifacts), rows)
+    touched.note(db, manifest.job_id)
     return True
 
 
@@ -50,6 +52,7 @@ def of_attempt(db: Connection, job_id: str, attempt: int) -> list[Artifact]:
 def announce(db: Connection, share: CheckpointShare, now: float) -> Checkpoint | None:
     """Write a rank's share of a checkpoint; returns the checkpoint if this share is what made it whole."""
     before = _one(db, share)
+    touched.note(db, share.job_id)
     if share.removed:
         _note_removal(db, share)
         return None

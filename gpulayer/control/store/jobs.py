@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
-from gpulayer.control.store import tables, values
+from gpulayer.control.store import tables, touched, values
 from gpulayer.control.store.replace import replace
 from gpulayer.control.store.tables import events as events_table
 from gpulayer.control.store.tables import jobs, tasks, workers
@@ -46,6 +46,7 @@ def add(
         )
     )
     _append(db, events)
+    touched.note(db, record.id, touched.QUEUE)
     return record
 
 
@@ -60,6 +61,9 @@ def save(
     for task in _moved(old.tasks, new.tasks):
         _save_task(db, task, max(old.world_size, new.world_size))
     _append(db, events)
+    touched.note(db, old.id, *(task.worker_id for task in (*old.tasks, *new.tasks)))
+    if [task.state for task in new.tasks] != [task.state for task in old.tasks] or new.state is not old.state:
+        touched.note(db, touched.QUEUE)
     return new
 
 
@@ -99,7 +103,8 @@ def _save_task(db: Connection, task: TaskRecord, world_size: int) -> None:
 def release(db: Connection, job_id: str, attempt: int, node_rank: int) -> None:
     """Note that no process of a task lives, whatever its state, so that its devices are free."""
     where = (tasks.c.job_id == job_id, tasks.c.attempt == attempt, tasks.c.node_rank == node_rank)
-    db.execute(update(tasks).where(*where, tasks.c.held.is_(True)).values(held=False))
+    if db.execute(update(tasks).where(*where, tasks.c.held.is_(True)).values(held=False)).rowcount:
+        touched.note(db, job_id, touched.QUEUE)
 
 
 def _append(db: Connection, events: Iterable[Event]) -> None:
@@ -228,6 +233,7 @@ def forget(db: Connection, job_id: str) -> None:
     for table in tables.metadata.sorted_tables:
         if "job_id" in table.c:
             db.execute(delete(table).where(table.c.job_id == job_id))
+    touched.note(db, job_id, touched.QUEUE)
 
 
 def _records(db: Connection, rows: Sequence[Any]) -> list[JobRecord]:

@@ -58,7 +58,7 @@ def newest_id(db: Connection, job_id: str) -> int:
 
 
 def after(db: Connection, job_id: str, chunk_id: int) -> tuple[tuple[LogLine, ...], int]:
-    """Return the lines of the next chunks after ``chunk_id``, and the id of the last of them: a batch, not all that there are."""
+    """Return the lines of the next chunks after ``chunk_id`` (a batch, not all there are), and the id of the last of them."""
     query = select(log_chunks.c.id, log_chunks.c.lines).where(log_chunks.c.job_id == job_id, log_chunks.c.id > chunk_id)
     found: list[LogLine] = []
     for row in db.execute(query.order_by(log_chunks.c.id).limit(_BATCH_CHUNKS)):

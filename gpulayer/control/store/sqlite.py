@@ -5,15 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
-from gpulayer.errors import DiskFull, HomeBusy, HomeDamaged, HomeError, HomeUnwritable
+from gpulayer.control.store import schema, touched
+from gpulayer.control.store.database import Listener
+from gpulayer.errors import DiskFull, HomeBusy, HomeDamaged, HomeError, HomeTooNew, HomeUnwritable
 
 BUSY_S = 60.0
 """How long a writer waits for another process's short transaction before it calls it stuck."""
@@ -21,10 +24,58 @@ BUSY_S = 60.0
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOENT)
 _LITTLE = 256 * 1024
+_OPENING_S = 30.0
 
 
-def connect(path: Path) -> Engine:
-    """Return an engine on the database at ``path``; nothing is opened yet."""
+def open_at(path: Path, home: Path) -> SQLite:
+    """Open the database at ``path``, creating or upgrading it as needed; ``home`` is where errors say the plane lies."""
+    with errors_named(home):
+        engine = _engine(path)
+        try:
+            _prepare(engine, home)
+        except BaseException:
+            engine.dispose()
+            raise
+    return SQLite(engine, home)
+
+
+class SQLite:
+    """A database file (see ``database.Database``). Other processes' commits are noticed by ``Watch``, not told."""
+
+    one_writer = True
+
+    def __init__(self, engine: Engine, home: Path) -> None:
+        self._engine = engine
+        self._home = home
+
+    def __str__(self) -> str:
+        return str(self._home)
+
+    def connect(self, touches: set[str] | None) -> Connection:
+        db = self._engine.connect()
+        return db if touches is None else db.execution_options(plane_write=True, **{touched.OPTION: touches})
+
+    def errors_named(self) -> AbstractContextManager[None]:
+        return errors_named(self._home)
+
+    def refuse_newer(self, db: Connection) -> None:
+        _refuse_newer(schema_number(db), self._home)
+
+    def tell(self, db: Connection, names: Iterable[str]) -> None: ...
+
+    def hear(self, listener: Listener) -> None: ...
+
+    def now(self) -> float:
+        return time.time()
+
+    def alone(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext()  # a server has its SQLite database for itself, and processes with a home meet in its writes
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _engine(path: Path) -> Engine:
     engine = create_engine(
         f"sqlite+pysqlite:///{path}",
         connect_args={"timeout": BUSY_S, "check_same_thread": False},
@@ -48,7 +99,45 @@ def _on_begin(db: Connection) -> None:
     db.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
-def write_ahead(engine: Engine) -> None:
+def _prepare(engine: Engine, home: Path) -> None:
+    """Create or upgrade the database where it isn't the newest; a newer one is refused, untouched."""
+    with engine.connect() as db:
+        found = schema_number(db)
+    _refuse_newer(found, home)
+    if found == schema.NEWEST:
+        return
+    _into_write_ahead(engine)
+    with engine.connect().execution_options(plane_write=True) as db, db.begin():
+        found = schema_number(db)  # another process may have been first
+        _refuse_newer(found, home)
+        if found < schema.NEWEST:
+            schema.upgrade(db, found)
+            set_schema_number(db, schema.NEWEST)
+
+
+def _refuse_newer(found: int, home: Path) -> None:
+    if found > schema.NEWEST:
+        raise HomeTooNew(
+            f"{home} was written by a newer GPUlayer (schema {found}; this one knows {schema.NEWEST}).",
+            home=str(home),
+            schema=found,
+            newest=schema.NEWEST,
+        )
+
+
+def _into_write_ahead(engine: Engine) -> None:
+    """Two processes that open a fresh home at once find each other's lock here, which the busy timeout doesn't wait for."""
+    until = time.monotonic() + _OPENING_S
+    while True:
+        try:
+            return _write_ahead(engine)
+        except (sqlite3.OperationalError, OperationalError) as cause:
+            if "locked" not in str(cause) or time.monotonic() > until:
+                raise
+            time.sleep(0.005)
+
+
+def _write_ahead(engine: Engine) -> None:
     """Put the database into WAL mode, which it then stays in; may find it locked by one that does the same."""
     raw = engine.raw_connection()
     try:

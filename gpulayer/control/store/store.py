@@ -1,4 +1,4 @@
-"""An open database: short reads, and writes that go one after the other."""
+"""An open database: short reads, writes that are whole or not at all, and word of what they touched."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
-from gpulayer.control.store import schema, sqlite
+from gpulayer.control.store import sqlite
+from gpulayer.control.store.database import Database, Listener
 from gpulayer.errors import PlaneFromChild
 
 _open: weakref.WeakSet[Store] = weakref.WeakSet()
@@ -23,10 +24,11 @@ _inherited: list[Any] = []
 class Store:
     """The database of one plane. Safe to use from many threads; not from a forked child, which is refused."""
 
-    def __init__(self, engine: Engine, home: Path) -> None:
-        self._engine = engine
-        self._home = home
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._writer = threading.RLock()
+        self._listeners: list[Listener] = []
+        self._of_thread = threading.local()
         self._pid = os.getpid()
         _open.add(self)
 
@@ -34,43 +36,84 @@ class Store:
     def read(self) -> Iterator[Connection]:
         """Give a connection that sees one moment of the database."""
         self.own_process()
-        with sqlite.errors_named(self._home), self._engine.connect() as db, db.begin():
+        with self._database.errors_named(), self._database.connect(None) as db, db.begin():
             yield db
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Give a connection in a write transaction: commits at the end, or leaves everything as it was."""
         self.own_process()
-        with (
-            sqlite.errors_named(self._home),
-            self._writer,
-            self._engine.connect().execution_options(plane_write=True) as db,
-            db.begin(),
-        ):
-            schema.refuse_newer(sqlite.schema_number(db), self._home)
-            yield db
+        touched = set[str]()
+        with self._telling() as told, self._writer if self._database.one_writer else nullcontext():
+            with self._database.errors_named(), self._database.connect(touched) as db, db.begin():
+                self._database.refuse_newer(db)
+                yield db
+                self._database.tell(db, touched)
+            told.update(touched)
 
     @property
-    def writer(self) -> threading.RLock:
+    def writer(self) -> AbstractContextManager[None]:
         """Held around read, decide and write, it spares the threads of one process their conflicts."""
         self.own_process()  # the child's copy of the lock may be one that nobody will release
-        return self._writer
+        return self._turn()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        with self._telling(), self._writer:
+            yield
+
+    def listen(self, listener: Listener) -> None:
+        """Call ``listener`` after every commit with what it touched, in the thread that committed and outside its locks.
+
+        That is ids of jobs and workers, ``touched.QUEUE`` or ``touched.ANYTHING``. What other processes touched is told as
+        well where the database carries word of it, by a thread of its own.
+        """
+        self.own_process()
+        self._listeners.append(listener)
+        self._database.hear(listener)
+
+    @contextmanager
+    def _telling(self) -> Iterator[set[str]]:
+        """Gather what this thread touches, and tell it when its outermost turn is over."""
+        outer: set[str] | None = getattr(self._of_thread, "touched", None)
+        if outer is not None:
+            yield outer
+            return
+        gathered = self._of_thread.touched = set[str]()
+        try:
+            yield gathered
+        finally:
+            self._of_thread.touched = None
+            if gathered:
+                for listener in self._listeners:
+                    listener(frozenset(gathered))
+
+    def now(self) -> float:
+        """Return the time that all processes of the plane go by."""
+        return self._database.now()
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[None]:
+        """Hold the plane's mutex of that name; reads and writes inside it are transactions of their own."""
+        self.own_process()
+        with self._database.alone(name), self.writer if self._database.one_writer else nullcontext():
+            yield
 
     def own_process(self) -> None:
         """Refuse a forked child of the process that opened the store."""
         if os.getpid() != self._pid:
             raise PlaneFromChild(
-                f"The plane in {self._home} was opened by process {self._pid}, the parent of this one ({os.getpid()}).",
-                home=str(self._home),
+                f"The plane in {self._database} was opened by process {self._pid}, the parent of this one ({os.getpid()}).",
+                home=str(self._database),
             )
 
     def close(self) -> None:
         if os.getpid() == self._pid:
-            self._engine.dispose()
+            self._database.close()
 
 
 def _on_fork() -> None:
-    _inherited.extend(store._engine for store in _open)
+    _inherited.extend(store._database for store in _open)
 
 
 os.register_at_fork(after_in_child=_on_fork)
@@ -78,11 +121,4 @@ os.register_at_fork(after_in_child=_on_fork)
 
 def open_store(home: Path) -> Store:
     """Open the SQLite database of a home, creating or upgrading it as needed."""
-    with sqlite.errors_named(home):
-        engine = sqlite.connect(home / "plane.db")
-        try:
-            schema.prepare(engine, home)
-        except BaseException:
-            engine.dispose()
-            raise
-    return Store(engine, home)
+    return Store(sqlite.open_at(home / "plane.db", home))

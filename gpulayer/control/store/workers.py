@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, select, update
 
-from gpulayer.control.store import values
+from gpulayer.control.store import touched, values
 from gpulayer.control.store.replace import replace
 from gpulayer.control.store.tables import jobs, tasks, workers
 from gpulayer.errors import AmbiguousId, WorkerNotFound
@@ -34,12 +34,16 @@ def register(db: Connection, info: WorkerInfo, now: float) -> None:
         "info": info.model_dump_json(),
     }
     replace(db, workers, {"id": info.id}, columns)
+    touched.note(db, info.id, touched.QUEUE)
 
 
 def set_state(db: Connection, worker_id: str, state: str) -> bool:
     """Move a worker to another state; False when it isn't registered or was in it."""
     where = (workers.c.id == worker_id, workers.c.state != state)
-    return bool(db.execute(update(workers).where(*where).values(state=state)).rowcount)
+    moved = bool(db.execute(update(workers).where(*where).values(state=state)).rowcount)
+    if moved:
+        touched.note(db, worker_id, touched.QUEUE)
+    return moved
 
 
 def heard(db: Connection, worker_id: str, now: float) -> None:
@@ -81,6 +85,7 @@ def full_id(db: Connection, wanted: str) -> str:
 
 def forget(db: Connection, worker_id: str) -> None:
     db.execute(delete(workers).where(workers.c.id == worker_id))
+    touched.note(db, worker_id, touched.QUEUE)
 
 
 def forget_gone(db: Connection, before: float) -> None:
