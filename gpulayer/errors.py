@@ -11,7 +11,7 @@ GPULayerError
 ├── MessageTooLarge           between two processes of one machine
 ├── HomeError ── HomeUnwritable, HomeTooNew, HomeOnNetworkFilesystem, HomeDamaged, HomeBusy, DiskFull
 ├── PlaneError                a self-hosted plane did not do what was asked of it
-│   ├── Unauthorized, Forbidden, PlaneUnreachable, PlaneBusy, BadRequest
+│   ├── Unauthorized, Forbidden, PlaneUnreachable, PlaneBusy, BadRequest, InsecureUrl
 │   └── TokenNotFound, DatabaseUnusable, ServerRefused
 ├── SecretError ── SecretNotFound, InvalidSecret
 ├── PlaneFromChild            a forked child used its parent's plane
@@ -222,6 +222,11 @@ class PlaneBusy(PlaneError):
 
 class BadRequest(PlaneError):
     code = "bad_request"
+
+
+class InsecureUrl(PlaneError):
+    code = "insecure_url"
+    fix = "Name the plane with https://; GPULAYER_INSECURE=1 sends the token all the same."
 
 
 class TokenNotFound(PlaneError):

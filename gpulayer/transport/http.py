@@ -1,0 +1,283 @@
+"""HTTP to a self-hosted plane: one client with a token, errors of our own tree, and one way of asking again."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+from pydantic_core import to_json
+
+from gpulayer.errors import (
+    Forbidden,
+    GPULayerError,
+    InsecureUrl,
+    PlaneBusy,
+    PlaneError,
+    PlaneFromChild,
+    PlaneUnreachable,
+    Unauthorized,
+    from_wire,
+)
+from gpulayer.transport import tls
+
+T = TypeVar("T")
+
+CONNECT_S = 5.0
+SLACK_S = 30.0
+"""How long an answer may take beyond the time that the question lets it wait."""
+FIRST_PATIENCE_S = 3.0
+PATIENCE_S = 20.0
+"""How long a plane that answered before is asked again: a restart is not seen by its callers."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+_BUSY = (429, 503)
+_BROKEN_ON_THE_WAY = (502, 504)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a plane answers and what it is told. ``token`` may end in ``.`` and the fingerprint of its certificate.
+
+    ``insecure`` lets a token go over plain http to another machine.
+    """
+
+    url: str
+    token: str | None = None
+    ca_cert: Path | None = None
+    insecure: bool = False
+
+    @property
+    def bearer(self) -> str | None:
+        return self.token and self.token.partition(".")[0]
+
+    @property
+    def fingerprint(self) -> str | None:
+        return (self.token or "").partition(".")[2].lower() or None
+
+
+class Broken(Exception):
+    """A streamed answer ended before it was whole."""
+
+
+class Http:
+    """Asks one plane. Any thread may; a forked child may not.
+
+    Every question may be repeated: it is asked again while the plane can't be reached or is busy, for ``FIRST_PATIENCE_S``
+    when it never answered, else for ``patience_s``. Then ``PlaneUnreachable`` or ``PlaneBusy`` comes out.
+    """
+
+    def __init__(self, address: Address, *, patience_s: float = PATIENCE_S) -> None:
+        self.url = _checked(address)
+        self._pid = os.getpid()
+        self._patience_s = patience_s
+        self._heard = False
+        self._closed = threading.Event()
+        near = _is_loopback(self.url.host)
+        self._client = httpx.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {address.bearer}"} if address.bearer else {},
+            verify=tls.trust(address.ca_cert, address.fingerprint) if self.url.scheme == "https" else False,
+            timeout=httpx.Timeout(SLACK_S, connect=CONNECT_S, pool=None),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=30.0),
+            # A proxy is for the way to other machines, and one that ends the TLS would hide a pinned certificate.
+            trust_env=not near and (address.fingerprint is None or address.ca_cert is not None),
+            follow_redirects=False,
+        )
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        json: Any = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait_s: float = 0.0,
+        accept: tuple[int, ...] = (),
+    ) -> httpx.Response:
+        """Ask until there is an answer; one that is an error is raised, but for the statuses in ``accept``.
+
+        ``json`` may hold our values; ``params`` that are None are left out; ``wait_s`` is how long the plane may wait itself.
+        """
+        request = self._request(method, path, params, json, content, headers, wait_s)
+
+        def once() -> httpx.Response:
+            answer = self._send(request)
+            self._raise_for(answer, accept)
+            return answer
+
+        return self.again(once)
+
+    @contextmanager
+    def stream(
+        self, path: str, *, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> Iterator[tuple[httpx.Response, Iterator[bytes]]]:
+        """Give an answer's headers and its body as it comes; reading raises ``Broken`` when the connection ends before it."""
+        request = self._request("GET", path, params, None, None, {"Accept-Encoding": "identity", **(headers or {})}, 0.0)
+
+        def once() -> httpx.Response:
+            answer = self._send(request, stream=True)
+            if not answer.is_success:
+                answer.read()
+                answer.close()
+                self._raise_for(answer, ())
+            return answer
+
+        answer = self.again(once)
+        try:
+            yield answer, _body(answer)
+        finally:
+            answer.close()
+
+    def again(self, ask: Callable[[], T]) -> T:
+        """Ask until it works, as long as the trouble is one that passes."""
+        started, pause = time.monotonic(), _FIRST_PAUSE_S
+        while True:
+            try:
+                return ask()
+            except (PlaneUnreachable, PlaneBusy) as trouble:
+                patience = self._patience_s if self._heard else min(FIRST_PATIENCE_S, self._patience_s)
+                wait = max(pause, float(trouble.facts.get("retry_after_s") or 0.0))
+                late = time.monotonic() + wait - started > patience
+                if late or trouble.facts.get("final") or self._closed.wait(wait):
+                    raise
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def close(self) -> None:
+        """End all connections; who is asking again stops."""
+        self._closed.set()
+        if os.getpid() == self._pid:
+            self._client.close()
+
+    def own_process(self) -> None:
+        """Refuse a forked child of the process that made this: both would read each other's answers."""
+        if os.getpid() != self._pid:
+            raise PlaneFromChild(
+                f"The plane at {self.url} was opened by process {self._pid}, the parent of this one ({os.getpid()}).",
+                url=str(self.url),
+            )
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None,
+        json: Any,
+        content: bytes | None,
+        headers: Mapping[str, str] | None,
+        wait_s: float,
+    ) -> httpx.Request:
+        self.own_process()
+        said = dict(headers or {})
+        if json is not None:
+            content, said = to_json(json), {"Content-Type": "application/json", **said}
+        return self._client.build_request(
+            method,
+            path,
+            params={name: value for name, value in (params or {}).items() if value is not None},
+            content=content,
+            headers=said,
+            timeout=httpx.Timeout(wait_s + SLACK_S, connect=CONNECT_S, pool=None),
+        )
+
+    def _send(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
+        self.own_process()
+        if self._closed.is_set():
+            raise self._unreachable("it was closed here", final=True)
+        try:
+            answer = self._client.send(request, stream=stream)
+        except httpx.RequestError as cause:
+            raise self._unreachable(_in_words(cause), final=_is_distrust(cause)) from cause
+        except RuntimeError as cause:  # httpx's word for a client that another thread closed meanwhile
+            raise self._unreachable(str(cause), final=True) from cause
+        self._heard = True
+        return answer
+
+    def _unreachable(self, why: str, *, final: bool = False) -> PlaneUnreachable:
+        return PlaneUnreachable(f"The plane at {self.url} can't be reached: {why}.", url=str(self.url), final=final)
+
+    def _raise_for(self, answer: httpx.Response, accept: tuple[int, ...]) -> None:
+        if answer.is_success or answer.status_code in accept:
+            return
+        error = self._error_of(answer)
+        if answer.status_code in _BUSY:
+            error.facts.setdefault("retry_after_s", _seconds(answer.headers.get("Retry-After")))
+        raise error
+
+    def _error_of(self, answer: httpx.Response) -> GPULayerError:
+        status = answer.status_code
+        try:
+            told = answer.json()["error"]
+            if isinstance(told, dict):
+                return from_wire(told)
+        except (ValueError, LookupError, TypeError):
+            pass  # not one of ours: a proxy's, or an answer without a body
+        if answer.is_redirect:
+            target = answer.headers.get("Location", "elsewhere")
+            return PlaneError(f"{self.url} answers with a redirect to {target}.", next_step="Name the plane's own address.")
+        sentence = f"{self.url} answered {answer.request.method} {answer.request.url.path} with {status}."
+        if status in _BROKEN_ON_THE_WAY:
+            return PlaneUnreachable(sentence)
+        if status in _BUSY:
+            return PlaneBusy(sentence)
+        return {401: Unauthorized, 403: Forbidden}.get(status, PlaneError)(sentence)
+
+
+def _checked(address: Address) -> httpx.URL:
+    """Return the base URL, unless it names no plane or a token would be readable on the way."""
+    try:
+        url = httpx.URL(address.url.rstrip("/"))
+    except httpx.InvalidURL as cause:
+        raise PlaneUnreachable(f"{address.url!r} is no URL: {cause}.") from cause
+    if url.scheme not in ("http", "https") or not url.host:
+        raise PlaneUnreachable(f"{address.url!r} is no address of a plane.", next_step="Write it as https://host:port.")
+    if url.userinfo:
+        raise InsecureUrl("A plane's address holds no password.", next_step="Give the token with GPULAYER_TOKEN.")
+    if url.scheme == "http" and address.token and not address.insecure and not _is_loopback(url.host):
+        raise InsecureUrl(f"A token would go to {url.host} over plain http, where others can read it.", url=str(url))
+    return url
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _body(answer: httpx.Response) -> Iterator[bytes]:
+    try:
+        yield from answer.iter_raw()
+    except httpx.RequestError as cause:
+        raise Broken(_in_words(cause)) from cause
+
+
+def _in_words(cause: httpx.RequestError) -> str:
+    return (str(cause) or type(cause).__name__).rstrip(".")
+
+
+def _is_distrust(cause: BaseException | None) -> bool:
+    """Say whether a certificate was refused, which no further try changes."""
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        return max(0.0, float(text or 0.0))
+    except ValueError:
+        return 0.0
