@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from gpulayer import settings
+from gpulayer.errors import Unauthorized
+from gpulayer.settings import Settings
 from gpulayer.spec.calls import CallView, Go
 from gpulayer.spec.files import Artifact, Blob, Checkpoint
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob
@@ -117,20 +120,38 @@ class Plane(Protocol):
         """Return the stored lines of all attempts, in the order of their arrival."""
 
 
-def open(target: str | Path | None = None, *, process: str | None = None, process_id: str | None = None) -> Plane:
+def open(
+    target: str | Path | None = None,
+    *,
+    process: str | None = None,
+    process_id: str | None = None,
+    token: str | None = None,
+) -> Plane:
     """Open the plane at a URL or in a home (the settings' one when not given).
 
-    ``process`` is the kind of program that opens it (caller, worker, cli): it is registered in the home, with a lock that
-    says whether it lives, under ``process_id`` (a fresh one when not given). Raises the errors of ``HomeError`` for a home
-    that can't be used.
+    ``process`` is the kind of program that opens it (caller, worker, cli): it is known to the plane under ``process_id`` (a
+    fresh one when not given), in a home by a lock that says whether it lives. ``token`` opens a URL; the settings' one when
+    not given. Raises the errors of ``HomeError`` for a home that can't be used. A URL is first asked by the first call.
     """
-    from gpulayer import settings
-
+    found = settings.read()
     if target is None:
-        found = settings.read()
         target = found.url or found.home
     if isinstance(target, str) and "://" in target:
-        raise ValueError(f"No transport for {target!r} yet.")
+        from gpulayer.plane import remote
+        from gpulayer.transport.http import Address
+
+        address = Address(target, token or _token(found), found.ca_cert, found.insecure)
+        return remote.RemotePlane(address, process=process or "caller", process_id=process_id)
     from gpulayer.control.server import app
 
     return app.open_home(Path(target), process=process or "caller", process_id=process_id)
+
+
+def _token(found: Settings) -> str | None:
+    """Return the token that opens the settings' plane, read from its file where one is named."""
+    if found.token is not None or found.token_file is None:
+        return found.token
+    try:
+        return found.token_file.read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError) as cause:
+        raise Unauthorized(f"The token in {found.token_file} can't be read: {cause}.") from cause
