@@ -13,7 +13,10 @@ from gpulayer.spec.workers import Device, WorkerInfo
 
 
 class Stop(Record):
-    """The wish that an attempt's processes end. ``kill`` skips the grace; a later stop may only be harder."""
+    """The wish that an attempt's processes end; a later one may only be harder.
+
+    The grace counts from ``at``. ``kill`` says that it is over; ``grace_s`` is then how long it was.
+    """
 
     reason: Reason
     sentence: str = ""
@@ -39,6 +42,8 @@ class TaskRecord(Record):
     exit_code: int | None = None
     assigned_at: float = 0.0
     running_at: float | None = None
+    uploading_at: float | None = None
+    """When no process of it was left and the storing of its outputs began."""
     ended_at: float | None = None
 
 

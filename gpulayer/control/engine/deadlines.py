@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
-from gpulayer.control.engine import agreement, endings, phases
+from gpulayer.control.engine import agreement, endings, losses, phases
 from gpulayer.control.engine.conclusion import conclude
 from gpulayer.control.engine.moves import Step
 from gpulayer.control.engine.stopping import end, fail, stop
@@ -16,46 +17,74 @@ Deadline = tuple[float, Callable[[Step, float], Step]]
 """When, and what then: each action takes its own deadline away."""
 
 
-def tick(record: JobRecord, now: float) -> Step:
-    """Do everything that is due, the earliest first."""
+SILENCE_S = 60.0
+"""After a kill, a worker has so long to say that a task's processes are gone: the kernel takes up to 10 s, a report a few."""
+UPLOAD_S = 1500.0
+"""So long may a task store its outputs. Its worker gives up before, and says so."""
+
+
+def tick(record: JobRecord, now: float, hearing_since: float = -math.inf) -> Step:
+    """Do everything that is due, the earliest first.
+
+    Whoever owes a word (a rank, a worker, a caller) owes it only while the plane can hear, which is since ``hearing_since``.
+    """
     step = Step(record)
     while True:
-        due = min((each for each in _deadlines(step.record) if each[0] <= now), key=lambda each: each[0], default=None)
-        if due is None:
+        due = [each for each in _deadlines(step.record, hearing_since) if each[0] <= now]
+        if not due:
             return step
-        step = conclude(due[1](step, now), now)
+        _, act = min(due, key=lambda each: each[0])
+        step = conclude(act(step, now), now)
 
 
 def next_deadline(record: JobRecord) -> float | None:
     """Return the time at which ``tick`` will next change something; None when only reports can."""
-    return min((at for at, _ in _deadlines(record)), default=None)
+    return min((at for at, _ in _deadlines(record, -math.inf)), default=None)
 
 
-def _deadlines(record: JobRecord) -> Iterator[Deadline]:
+def _deadlines(record: JobRecord, hearing_since: float) -> Iterator[Deadline]:
     spec = record.spec
     if record.state is JobState.QUEUED:
         if spec.queue_timeout_s is not None:
             yield record.queued_at + spec.queue_timeout_s, _queue_timeout
-    elif record.state is JobState.RUNNING and record.stop is not None:
-        if not record.stop.kill:
-            yield record.stop.at + record.stop.grace_s, _kill
     elif record.state is JobState.RUNNING:
-        if spec.timeout_s is not None and record.running_at is not None:
-            yield record.running_at + spec.timeout_s, _timeout
-        if record.gated_at is not None and _not_joined(record):
-            yield record.gated_at + spec.rendezvous_timeout_s, _rendezvous_timeout
-        yield from _call_deadlines(record)
+        yield from _silences(record, hearing_since)
+        if record.stop is None:
+            yield from _running_deadlines(record, hearing_since)
+        elif not record.stop.kill:
+            yield record.stop.at + record.stop.grace_s, _kill
 
 
-def _call_deadlines(record: JobRecord) -> Iterator[Deadline]:
-    calls = record.spec.calls
-    if calls is None:
+def _silences(record: JobRecord, hearing_since: float) -> Iterator[Deadline]:
+    """Yield when each task whose worker says nothing more of it is given up."""
+    for task in phases.live_tasks(record):
+        if task.uploading_at is not None:
+            sentence = f"{losses.name(record, task.node_rank)} has not said within {UPLOAD_S:g} s that the outputs are stored."
+            yield max(task.uploading_at, hearing_since) + UPLOAD_S, _gives_up(task.node_rank, sentence)
+        elif record.stop is not None and record.stop.kill:
+            killed_at = max(record.stop.at + record.stop.grace_s, hearing_since)
+            who = losses.name(record, task.node_rank)
+            sentence = f"{who} has not said that its processes are gone, {SILENCE_S:g} s after they were to be killed."
+            yield killed_at + SILENCE_S, _gives_up(task.node_rank, sentence)
+
+
+def _gives_up(node_rank: int, sentence: str) -> Callable[[Step, float], Step]:
+    return lambda step, now: losses.give_up(step, {node_rank: sentence}, Reason.WORKER_LOST, now)
+
+
+def _running_deadlines(record: JobRecord, hearing_since: float) -> Iterator[Deadline]:
+    spec = record.spec
+    if spec.timeout_s is not None and record.running_at is not None:
+        yield record.running_at + spec.timeout_s, _timeout
+    if record.gated_at is not None and _not_joined(record):
+        yield max(record.gated_at, hearing_since) + spec.rendezvous_timeout_s, _rendezvous_timeout
+    if spec.calls is None:
         return
     if record.hold_since is not None:
-        yield record.hold_since + calls.idle_limit_s, _idle_limit
+        yield max(record.hold_since, hearing_since) + spec.calls.idle_limit_s, _idle_limit
     since = _first_left(record)
     if since is not None:
-        yield since + calls.straggler_grace_s, _straggler
+        yield max(since, hearing_since) + spec.calls.straggler_grace_s, _straggler
 
 
 def _queue_timeout(step: Step, now: float) -> Step:
@@ -87,7 +116,7 @@ def _not_joined(record: JobRecord) -> list[int]:
 def _rendezvous_timeout(step: Step, now: float) -> Step:
     record = step.record
     missing = [0] if record.rendezvous is None else _not_joined(record)
-    names = ", ".join(f"{record.tasks[node].worker_name or record.tasks[node].worker_id} (node {node})" for node in missing)
+    names = ", ".join(losses.name(record, node) for node in missing)
     verb = "has" if len(missing) == 1 else "have"
     what = f"{verb} not taken a port" if record.rendezvous is None else f"{verb} not joined"
     sentence = f"{names} {what} after {record.spec.rendezvous_timeout_s:g} s."

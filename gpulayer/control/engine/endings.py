@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpulayer.control.engine import agreement, causes
 from gpulayer.spec.causes import Evidence
@@ -37,10 +37,9 @@ def ending_of(record: JobRecord) -> Ending:
     if gone:
         return stopped(Stop(reason=Reason.CALLER_AND_WORKER_GONE, sentence=gone[0].sentence))
     stop = record.stop
-    if stop is not None and stop.reason not in _OWN_WORDS:
-        return stopped(stop)
-    if stop is not None and stop.reason is Reason.TIMEOUT and not _all_succeeded(record):
-        return stopped(stop)
+    timed_out = stop is not None and stop.reason is Reason.TIMEOUT and not _all_succeeded(record)
+    if stop is not None and (timed_out or stop.reason not in _OWN_WORDS):
+        return _with_losses(stopped(stop), record)
     return _succeeded(record) if _all_succeeded(record) and not record.evidence else _failed(record)
 
 
@@ -54,6 +53,12 @@ def stopped(stop: Stop) -> Ending:
         state = JobState.CANCELLED
     sentence = stop.sentence or _ASKED.get(stop.reason) or f"Stopped ({stop.reason})."
     return Ending(state, stop.reason, sentence)
+
+
+def _with_losses(ending: Ending, record: JobRecord) -> Ending:
+    """Add which tasks ended out of sight: their processes may live, and their devices stay leased."""
+    lost = [task.sentence for task in record.tasks if task.state is TaskState.LOST]
+    return replace(ending, sentence=" ".join([ending.sentence, *lost]))
 
 
 def _all_succeeded(record: JobRecord) -> bool:
@@ -96,8 +101,7 @@ def _was_loss(record: JobRecord, cause: Evidence | None) -> str | None:
     first = min(task.ended_at or 0.0 for task in lost)
     if cause is not None and not causes.is_communication(cause) and cause.at <= first:
         return None
-    names = ", ".join(f"{task.worker_name or task.worker_id} (node {task.node_rank})" for task in lost)
-    return f"Lost {'worker' if len(lost) == 1 else 'workers'} {names}."
+    return " ".join(task.sentence for task in lost)
 
 
 def _task_sentences(record: JobRecord) -> str:

@@ -62,8 +62,7 @@ def _heard(step: Step, task: TaskRecord, report: Report, now: float) -> Step:
         case TaskRunning():
             return _running(step, task, now)
         case TaskPhase():
-            later = phases.is_later(report.phase, task.phase)
-            return step.change_task(node, phase=report.phase) if later else step
+            return _in_phase(step, task, report.phase, now)
         case TaskFault():
             return fail(step, _placed(report.evidence, node), now)
         case TaskEnded():
@@ -81,6 +80,13 @@ def _heard(step: Step, task: TaskRecord, report: Report, now: float) -> Step:
             return step.change(progress=report.progress) if newer else step
         case _:
             return step
+
+
+def _in_phase(step: Step, task: TaskRecord, phase: Phase, now: float) -> Step:
+    if not phases.is_later(phase, task.phase):
+        return step
+    since = {"uploading_at": now} if phase is Phase.UPLOADING else {}
+    return step.change_task(task.node_rank, phase=phase, **since)
 
 
 def _ready(step: Step, task: TaskRecord) -> Step:

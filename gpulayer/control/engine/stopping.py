@@ -21,17 +21,14 @@ def stop(step: Step, wanted: Stop, now: float) -> Step:
         return end(step, endings.stopped(wanted), now)
     if wanted.reason is Reason.CALLER_GONE:  # nobody is left who would wait for a graceful end
         wanted = wanted.model_copy(update={"grace_s": min(wanted.grace_s, FAILURE_GRACE_S)})
-    old = record.stop
-    if old is None:
-        step = step.change(stop=wanted.model_copy(update={"at": now}), hold_since=None)
-    else:
-        harder = old.model_copy(update={"kill": old.kill or wanted.kill, "grace_s": min(old.grace_s, wanted.grace_s)})
-        if harder == old:
-            return step
-        step = step.change(stop=harder)
-    now_stop = step.record.stop
-    assert now_stop is not None
-    return step.tell("stopping", now, reason=wanted.reason, grace_s=now_stop.grace_s, kill=now_stop.kill)
+    old = record.stop or wanted.model_copy(update={"at": now})
+    killed = record.stop is not None and record.stop.kill
+    grace_s = min(old.grace_s, wanted.grace_s) if killed or not wanted.kill else max(0.0, now - old.at)
+    harder = old.model_copy(update={"kill": killed or wanted.kill, "grace_s": grace_s})
+    if harder == record.stop:
+        return step
+    step = step.change(stop=harder, hold_since=None)
+    return step.tell("stopping", now, reason=wanted.reason, grace_s=harder.grace_s, kill=harder.kill)
 
 
 def fail(step: Step, evidence: Evidence, now: float) -> Step:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpulayer.control.engine import phases, stopping
+from gpulayer.control.engine import losses, stopping
 from gpulayer.control.engine.conclusion import conclude
 from gpulayer.control.engine.deadlines import next_deadline, tick
 from gpulayer.control.engine.endings import Ending
 from gpulayer.control.engine.moves import IllegalMove, Step
 from gpulayer.control.engine.reports import advance
-from gpulayer.control.engine.stopping import FAILURE_GRACE_S, end
+from gpulayer.control.engine.stopping import end
 from gpulayer.spec.job import shape
 from gpulayer.spec.records import JobRecord, PlacementChoice, Stop, TaskRecord, Waiting, WorkerRecord
-from gpulayer.spec.states import JobState, Phase, Reason, TaskState
+from gpulayer.spec.states import JobState, Phase, Reason
 
 __all__ = [
     "IllegalMove",
@@ -92,15 +92,7 @@ def request_stop(record: JobRecord, stop: Stop, now: float) -> Step:
 
 def lose_tasks(record: JobRecord, node_ranks: Iterable[int], reason: Reason, now: float) -> Step:
     """Give up tasks whose worker is gone, and stop the others."""
-    step = Step(record)
-    live = {task.node_rank for task in record.tasks if not task.state.terminal}
-    for node_rank in sorted(live & set(node_ranks)):
-        task = record.tasks[node_rank]
-        sentence = f"{task.worker_name or task.worker_id} was lost."
-        step = step.move_task(node_rank, TaskState.LOST, reason=reason, sentence=sentence, ended_at=now)
-        step = step.tell("task_ended", now, node_rank=node_rank, state=TaskState.LOST, reason=reason, sentence=sentence)
-    if not step.events:
-        return step
-    if record.stop is None and phases.live_tasks(step.record):
-        step = stopping.stop(step, Stop(reason=Reason.PEER_FAILED, grace_s=FAILURE_GRACE_S), now)
-    return conclude(step, now)
+    known = set(node_ranks) & set(range(len(record.tasks)))
+    sentences = {node_rank: f"{losses.name(record, node_rank)} was lost." for node_rank in known}
+    step = losses.give_up(Step(record), sentences, reason, now)
+    return conclude(step, now) if step.events else step

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gpulayer.control.engine import transitions
+from gpulayer.control.engine import deadlines, transitions
 from gpulayer.control.engine.moves import Step
 from gpulayer.spec.records import JobRecord
-from gpulayer.spec.reports import RendezvousTaken
-from gpulayer.spec.states import JobState, Reason, TaskState
+from gpulayer.spec.reports import RendezvousTaken, TaskPhase
+from gpulayer.spec.states import JobState, Phase, Reason, TaskState
 from tests.control.engine.given import (
     CALLS,
     POINT,
@@ -88,7 +88,62 @@ def test_what_does_not_stop_in_its_grace_is_killed() -> None:
     assert record.stop is not None
     assert record.stop.kill
     assert record.stop.reason is Reason.CANCELLED_BY_USER
-    assert transitions.next_deadline(record) is None
+
+
+def test_a_task_of_which_nothing_is_heard_after_the_kill_is_given_up_with_its_devices_held() -> None:
+    record = cancelled(running(command()), 10.0, grace_s=30.0)
+    record = transitions.tick(record, 41.0).record
+
+    record = tick_at_the_deadline(record, 101.0)
+
+    assert (record.state, record.reason) == (JobState.CANCELLED, Reason.CANCELLED_BY_USER)
+    assert record.sentence == (
+        "Cancelled as asked. w0 has not said that its processes are gone, 60 s after they were to be killed."
+    )
+    assert record.tasks[0].state is TaskState.LOST
+
+
+def test_a_kill_begins_the_wait_for_its_answer_when_it_is_ordered() -> None:
+    record = cancelled(running(command()), 10.0, grace_s=3600.0)
+    record = cancelled(record, 12.0, kill=True)
+    assert transitions.next_deadline(record) == 72.0
+
+    slept = cancelled(running(command()), 10.0, grace_s=5.0)
+    slept = transitions.tick(slept, 9000.0).record
+    assert slept.state is JobState.RUNNING
+    assert transitions.next_deadline(slept) == 9060.0
+
+
+def test_a_gang_ends_though_one_of_its_workers_never_answers_the_stop() -> None:
+    record = hear(running(gang(2)), fault(running(gang(2)), 1, kind="exit", rank=1, exit_code=3), 10.0)
+    record = hear(record, ended(record, 1, TaskState.FAILED, Reason.EXITED), 10.5)
+    record = transitions.tick(record, 15.0).record
+
+    record = transitions.tick(record, 75.0).record
+
+    assert (record.state, record.reason) == (JobState.FAILED, Reason.EXITED)
+    assert record.sentence == "Rank 1 on w1 exited with code 3."
+    assert record.tasks[0].sentence.startswith("w0 (node 0) has not said that its processes are gone")
+
+
+def test_a_task_that_stores_its_outputs_has_longer_than_its_worker_takes_to_give_up() -> None:
+    record = cancelled(running(command()), 10.0, kill=True)
+    record = hear(record, TaskPhase(**of(record, 0), phase=Phase.UPLOADING), 20.0)
+    record = hear(record, TaskPhase(**of(record, 0), phase=Phase.UPLOADING), 90.0)
+
+    record = tick_at_the_deadline(record, 20.0 + deadlines.UPLOAD_S)
+
+    assert record.state is JobState.CANCELLED
+    assert "has not said within 1500 s that the outputs are stored" in record.sentence
+
+
+def test_a_well_ended_job_whose_outputs_are_never_stored_ends_as_lost() -> None:
+    record = running(command())
+    record = hear(record, TaskPhase(**of(record, 0), phase=Phase.UPLOADING), 20.0)
+
+    record = transitions.tick(record, 20.0 + deadlines.UPLOAD_S).record
+
+    assert (record.state, record.reason) == (JobState.LOST, Reason.WORKER_LOST)
 
 
 def test_the_job_of_a_caller_that_is_gone_gets_a_short_grace_only() -> None:
@@ -211,3 +266,32 @@ def test_a_stop_leaves_only_its_own_deadline() -> None:
     record = hear(record, fault(record, 0, exit_code=1), 3.0)
 
     assert transitions.next_deadline(record) == 8.0
+
+
+# --- a plane that could not hear -----------------------------------------------------------------------------------
+
+
+def overdue() -> list[Any]:
+    """Records of which somebody owed a word by 200.0, and what the plane then does."""
+    gated = placed(gang(2))
+    for node in range(2):
+        gated = hear(gated, ready(gated, node), 5.0)
+    killed = cancelled(running(command()), 10.0, kill=True)
+    storing = running(command())
+    storing = hear(storing, TaskPhase(**of(storing, 0), phase=Phase.UPLOADING), 20.0 - deadlines.UPLOAD_S)
+    return [gated, killed, storing, held(at=30.0)]
+
+
+@pytest.mark.parametrize("record", overdue(), ids=["rendezvous", "kill", "upload", "idle limit"])
+def test_who_could_not_be_heard_gets_a_full_period(record: JobRecord) -> None:
+    assert transitions.tick(record, 5000.0).events != ()
+
+    assert transitions.tick(record, 5000.0, hearing_since=4999.0) == Step(record)
+
+
+def test_a_jobs_own_times_run_on_while_the_plane_can_not_hear() -> None:
+    late = transitions.tick(running(command(timeout_s=60)), 5000.0, hearing_since=4999.0).record
+    assert late.stop is not None
+
+    late = transitions.tick(queued(command(queue_timeout_s=60)), 5000.0, hearing_since=4999.0).record
+    assert late.state is JobState.TIMED_OUT

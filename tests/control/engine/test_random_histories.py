@@ -138,7 +138,7 @@ class Histories(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Once everyone is there, does as told and nothing more is asked, every job comes to its end."""
-        for name in sorted(self.plane.away):
+        for name in sorted(self.plane.workers):
             self.plane.come_back(name)
         for _ in range(200):
             open_jobs = [record for record in self.plane.jobs.values() if not record.state.terminal]
@@ -157,6 +157,8 @@ class Histories(RuleBasedStateMachine):
         else:
             raise AssertionError(f"stuck: {open_jobs}")
         self.a_running_job_has_a_live_task_and_an_ended_one_a_reason()
+        for name in sorted(self.plane.workers):
+            self.plane.come_back(name)
         assert not self.plane.holds  # all slots and devices are free again
 
 

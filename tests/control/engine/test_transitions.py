@@ -256,7 +256,7 @@ def test_a_lost_node_fails_a_distributed_job() -> None:
     record = hear(record, ended(record, 0, CANCELLED, Reason.PEER_FAILED), 4.0)
 
     assert (record.state, record.reason) == (JobState.FAILED, Reason.WORKER_LOST)
-    assert record.sentence == "Lost worker w1 (node 1)."
+    assert record.sentence == "w1 (node 1) was lost."
 
 
 def test_a_lost_worker_outranks_the_connections_it_closed() -> None:
@@ -378,7 +378,7 @@ def test_a_second_cancel_changes_nothing_unless_it_is_harder() -> None:
     assert cancelled(record, 2.0, grace_s=30.0) == record
     assert cancelled(record, 2.0, grace_s=60.0) == record
     harder = cancelled(record, 2.0, grace_s=30.0, kill=True).stop
-    assert harder == Stop(reason=Reason.CANCELLED_BY_USER, grace_s=30.0, kill=True, at=1.0)
+    assert harder == Stop(reason=Reason.CANCELLED_BY_USER, grace_s=1.0, kill=True, at=1.0)
 
 
 def test_a_cancel_of_a_failing_job_leaves_it_failed() -> None:

@@ -1,0 +1,29 @@
+"""Tasks given up: their worker is gone, or says nothing of them any more. Their devices stay leased."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpulayer.control.engine import phases, stopping
+from gpulayer.control.engine.moves import Step
+from gpulayer.spec.records import JobRecord, Stop
+from gpulayer.spec.states import Reason, TaskState
+
+
+def give_up(step: Step, sentences: Mapping[int, str], reason: Reason, now: float) -> Step:
+    """Lose the live tasks among the node ranks in ``sentences``, each with its sentence, and stop the others."""
+    lost = [task for task in phases.live_tasks(step.record) if task.node_rank in sentences]
+    for task in lost:
+        told = {"reason": reason, "sentence": sentences[task.node_rank]}
+        step = step.move_task(task.node_rank, TaskState.LOST, ended_at=now, **told)
+        step = step.tell("task_ended", now, node_rank=task.node_rank, state=TaskState.LOST, **told)
+    if lost and step.record.stop is None and phases.live_tasks(step.record):
+        step = stopping.stop(step, Stop(reason=Reason.PEER_FAILED, grace_s=stopping.FAILURE_GRACE_S), now)
+    return step
+
+
+def name(record: JobRecord, node_rank: int) -> str:
+    """Return the name of a task's worker, for people."""
+    task = record.tasks[node_rank]
+    worker = task.worker_name or task.worker_id
+    return f"{worker} (node {node_rank})" if len(record.tasks) > 1 else worker
