@@ -83,6 +83,10 @@ class EmbeddedPlane(StoredPlane):
     def _notify(self) -> None:
         self._changes.notify()
 
+    @property
+    def _secrets_key(self) -> Path:
+        return self._home.secrets_key
+
     @cached_property
     def _keeper(self) -> Keeper:
         from gpulayer.artifacts.store import BlobStore  # fsspec takes a while to import, and most openers need no file

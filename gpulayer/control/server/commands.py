@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from gpulayer.control.engine import lockstep, transitions
 from gpulayer.control.engine.transitions import Step
-from gpulayer.control.store import blobs, files, jobs, workers
+from gpulayer.control.store import blobs, files, jobs, secrets, workers
 from gpulayer.control.store.store import Store
 from gpulayer.errors import InvalidJob, StaleReport, Unschedulable
 from gpulayer.spec.base import new_id
@@ -27,10 +27,13 @@ Besides = Callable[[Connection, Step], Step]
 def submit(
     store: Store, spec: CommandJob | FunctionJob | DistributedJob, *, owner: str | None, key: str, now: float
 ) -> JobRecord:
-    """Queue a job, or return the one that was submitted with the same ``key``."""
+    """Queue a job, or return the one that was submitted with the same ``key``; raises ``SecretNotFound``."""
     step = transitions.submitted(JobRecord(id=new_id("job"), spec=spec, owner=owner), now)
     with store.write() as db:
-        return jobs.add(db, step.record, step.events, key=key, deadline=transitions.next_deadline(step.record))
+        record = jobs.add(db, step.record, step.events, key=key, deadline=transitions.next_deadline(step.record))
+        if record.id == step.record.id:
+            secrets.must_exist(db, spec.secrets)  # else the job, whose worker would miss it, is not kept
+        return record
 
 
 def refuse_unschedulable(record: JobRecord) -> JobRecord:

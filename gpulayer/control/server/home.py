@@ -39,6 +39,10 @@ class Home:
     def locks(self) -> Path:
         return self.root / "locks"
 
+    @property
+    def secrets_key(self) -> Path:
+        return self.root / "secrets.key"
+
     def process_lock(self, process_id: str) -> Path:
         return self.locks / process_id
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from gpulayer.control.engine import placement
 from gpulayer.control.server import commands, fleet, following, scheduling
+from gpulayer.control.server.sealing import Sealer
+from gpulayer.control.server.vault import Vault
 from gpulayer.control.store import files, jobs, log_chunks, workers
 from gpulayer.control.store.store import Store
 from gpulayer.spec.base import new_id
@@ -53,10 +55,15 @@ class StoredPlane(ABC):
     @abstractmethod
     def _keeper(self) -> Keeper: ...
 
+    @property
+    @abstractmethod
+    def _secrets_key(self) -> Path:
+        """The file whose key the plane's secrets are sealed with."""
+
     # --- callers -----------------------------------------------------------------------------------------------------
 
     def submit(self, job: AnyJob, *, key: str = "", owner: str | None = None) -> JobRecord:
-        record = commands.submit(self._store, job, owner=owner or self.process_id, key=key, now=time.time())
+        record = commands.submit(self._store, job, owner=owner or self.process_id, key=key, now=self._store.now())
         self._schedule()
         with self._store.read() as db:
             return commands.refuse_unschedulable(jobs.load(db, record.id))
@@ -77,7 +84,7 @@ class StoredPlane(ABC):
             return jobs.of_owner(db, owner)
 
     def cancel(self, job_id: str, *, reason: Reason = Reason.CANCELLED_BY_USER, kill: bool = False) -> JobRecord:
-        record = commands.cancel(self._store, self.full_id(job_id), reason, kill, time.time())
+        record = commands.cancel(self._store, self.full_id(job_id), reason, kill, self._store.now())
         if record.state.terminal:
             self._schedule()
         self._notify()
@@ -85,12 +92,12 @@ class StoredPlane(ABC):
 
     def explain(self, job_id: str) -> Explanation:
         with self._store.read() as db:
-            return placement.explain(jobs.load(db, jobs.full_id(db, job_id)), scheduling.snapshot(db), time.time())
+            return placement.explain(jobs.load(db, jobs.full_id(db, job_id)), scheduling.snapshot(db), self._store.now())
 
     def explain_spec(self, job: AnyJob, *, owner: str | None = None) -> Explanation:
-        record = JobRecord(id=new_id("job"), spec=job, owner=owner or self.process_id, created_at=time.time())
+        record = JobRecord(id=new_id("job"), spec=job, owner=owner or self.process_id, created_at=self._store.now())
         with self._store.read() as db:
-            return placement.explain(record, scheduling.snapshot(db), time.time())
+            return placement.explain(record, scheduling.snapshot(db), self._store.now())
 
     def remove(self, job_id: str) -> None:
         self._remove(self.full_id(job_id))
@@ -98,21 +105,21 @@ class StoredPlane(ABC):
     def _remove(self, job_id: str) -> None:
         released = commands.remove(self._store, job_id)
         self._notify()
-        self._keeper.collect(time.time(), released)
+        self._keeper.collect(self._store.now(), released)
 
     # --- the calls of a script ---------------------------------------------------------------------------------------
 
     def go(self, job_id: str, go: Go) -> CallView:
-        view = commands.go(self._store, job_id, go, time.time())
+        view = commands.go(self._store, job_id, go, self._store.now())
         self._notify()
         return view
 
     def send_state(self, job_id: str, call: int, state: Blob) -> None:
-        commands.send_state(self._store, job_id, call, state, time.time())
+        commands.send_state(self._store, job_id, call, state, self._store.now())
         self._notify()
 
     def farewell(self, job_id: str) -> None:
-        if commands.farewell(self._store, job_id, time.time()).state.terminal:
+        if commands.farewell(self._store, job_id, self._store.now()).state.terminal:
             self._schedule()
         self._notify()
 
@@ -139,6 +146,24 @@ class StoredPlane(ABC):
         with self._store.read() as db:
             return files.complete(db, jobs.full_id(db, job_id))
 
+    # --- secrets -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _vault(self) -> Vault:
+        return Vault(self._store, Sealer(self._secrets_key))
+
+    def set_secret(self, name: str, value: str) -> None:
+        self._vault.set(name, value)
+
+    def secret_names(self) -> list[str]:
+        return self._vault.names()
+
+    def remove_secret(self, name: str) -> None:
+        self._vault.remove(name)
+
+    def secrets_of(self, job_id: str) -> dict[str, str]:
+        return self._vault.of_job(job_id)
+
     # --- workers -----------------------------------------------------------------------------------------------------
 
     def workers(self) -> list[WorkerRecord]:
@@ -151,11 +176,11 @@ class StoredPlane(ABC):
         self._schedule()
 
     def remove_worker(self, worker_id: str) -> None:
-        fleet.remove(self._store, worker_id, time.time())
+        fleet.remove(self._store, worker_id, self._store.now())
         self._schedule()
 
     def register(self, info: WorkerInfo) -> WorkerRecord:
-        record = fleet.register(self._store, info, time.time())
+        record = fleet.register(self._store, info, self._store.now())
         self._schedule()
         return record
 
@@ -164,7 +189,7 @@ class StoredPlane(ABC):
         self._schedule()
 
     def report(self, report: Report) -> None:
-        if commands.report(self._store, report, time.time()):
+        if commands.report(self._store, report, self._store.now()):
             self._schedule()
         self._notify()
 
