@@ -1,24 +1,41 @@
-"""Why a job waits, at length: every worker's answer, and the nearest change that would let it run."""
+"""Why a job waits, at length: every worker's answer, and the nearest change that would let it run; or how else it stands."""
 
 from __future__ import annotations
 
 from itertools import takewhile
 
+from gpulayer.control.engine import phases
 from gpulayer.control.engine.fleet import Fleet
 from gpulayer.control.engine.gangs import Demand, choose
 from gpulayer.control.engine.planner import Planning, in_order
 from gpulayer.control.engine.reasons import Answer, answers, headline
 from gpulayer.spec.records import Explanation, JobRecord, Snapshot
-from gpulayer.spec.states import JobState
+from gpulayer.spec.states import JobState, Phase, Reason
+
+_ENDED = {
+    JobState.SUCCEEDED: "It has succeeded.",
+    JobState.FAILED: "It has failed.",
+    JobState.CANCELLED: "It was stopped before its end.",
+    JobState.TIMED_OUT: "It has run out of time.",
+    JobState.LOST: "It was lost.",
+}
+_DOING = {
+    Phase.PREPARING: "It is being prepared",
+    Phase.GATING: "Its nodes are ready and are meeting",
+    Phase.RUNNING: "It runs",
+    Phase.HOLDING: "Its ranks hold until the caller's next call",
+    Phase.STOPPING: "It is being stopped",
+    Phase.UPLOADING: "Its processes have ended, and its outputs are being stored",
+}
 
 
 def explain(record: JobRecord, snapshot: Snapshot, now: float) -> Explanation:
     """Answer for a job, queued or only thought of, as the next plan would treat it."""
     if record.state is not JobState.QUEUED:
-        return Explanation(job_id=record.id, sentence=f"It is {record.state}. {record.sentence}".rstrip())
+        return Explanation(job_id=record.id, sentence=_standing(record))
     planning = Planning(snapshot.workers, now)
     ahead = _ahead(record, snapshot)
-    planning.run(ahead)
+    made = planning.run(ahead)
     demand = Demand.of(record)
     told = answers(demand, planning.roster, planning.fleet, planning.held, now)
     verdicts = tuple(each.verdict() for each in told)
@@ -27,8 +44,24 @@ def explain(record: JobRecord, snapshot: Snapshot, now: float) -> Explanation:
         names = ", ".join(worker.info.id for worker in gang.workers)
         return Explanation(job_id=record.id, sentence=f"It can start now on {names}.", verdicts=verdicts)
     never = choose(demand, planning.roster, Fleet((), idle=True)) is None
-    sentence = headline(demand, told, never=never) + _higher(record, ahead)
+    sentence = headline(demand, told, never=never)
+    if not never:
+        hopeless = {waiting.job_id for waiting in made.waiting if waiting.never}
+        sentence += _higher(record, [each for each in ahead if each.id not in hopeless])
     return Explanation(job_id=record.id, sentence=sentence, verdicts=verdicts, nearest=_nearest(demand, told))
+
+
+def _standing(record: JobRecord) -> str:
+    """Say how a job stands that doesn't wait in the queue."""
+    if record.state.terminal:
+        return f"{_ENDED[record.state]} {record.sentence}".rstrip()
+    if record.phase is Phase.STOPPING and record.stop is not None:
+        doing = "Its processes are being ended"
+        if record.stop.sentence or record.stop.reason is Reason.PEER_FAILED:
+            return f"{doing}. {record.stop.sentence or 'A part of it has failed or was lost.'}"
+        return f"{doing} ({record.stop.reason})."
+    names = ", ".join(task.worker_name or task.worker_id for task in phases.live_tasks(record))
+    return " ".join([f"{_DOING[record.phase or Phase.RUNNING]} on {names}.", *record.why])
 
 
 def _ahead(record: JobRecord, snapshot: Snapshot) -> list[JobRecord]:

@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from gpulayer.control.engine import placement
+import pytest
+
+from gpulayer.control.engine import placement, transitions
 from gpulayer.spec.records import Explanation, JobRecord, Snapshot, WorkerRecord
-from tests.control.engine.given import cancelled, command, gang, gpus, queued, running, worker
+from gpulayer.spec.reports import TaskPhase, TaskWaits
+from gpulayer.spec.states import Phase, Reason, TaskState
+from tests.control.engine.given import (
+    CALLS,
+    arrives,
+    cancelled,
+    command,
+    ended,
+    fault,
+    gang,
+    gpus,
+    hear,
+    of,
+    placed,
+    queued,
+    ready,
+    running,
+    worker,
+)
 
 
 def explain(record: JobRecord, workers: list[WorkerRecord], *others: JobRecord) -> Explanation:
@@ -80,10 +100,76 @@ def test_a_reservation_is_a_reason() -> None:
     assert told.verdicts[0].sentences == ("is reserved for job-big, which waits for more workers",)
 
 
-def test_a_job_that_does_not_wait_says_what_it_is() -> None:
-    assert explain(running(command()), []).sentence == "It is running."
-    assert explain(cancelled(running(command())), []).sentence == "It is running."
-    assert explain(cancelled(queued(command())), []).sentence == "It is cancelled. Cancelled as asked."
+def gated() -> JobRecord:
+    record = placed(gang(2))
+    return hear(hear(record, ready(record, 0)), ready(record, 1))
+
+
+def waiting_for_a_device() -> JobRecord:
+    record = placed(command())
+    return hear(record, TaskWaits(**of(record, 0), sentence="GPU-1 is held by another home"))
+
+
+def holding() -> JobRecord:
+    record = running(gang(2, calls=CALLS))
+    return hear(hear(record, arrives(record, 0)), arrives(record, 1))
+
+
+def failing() -> JobRecord:
+    record = running(gang(2))
+    return hear(record, fault(record, 1, kind="exit", rank=1, exit_code=3))
+
+
+def uploading() -> JobRecord:
+    record = running(command())
+    return hear(record, TaskPhase(**of(record, 0), phase=Phase.UPLOADING))
+
+
+def timed_out(*, over: bool) -> JobRecord:
+    record = transitions.tick(running(command(timeout_s=5)), 5.0).record
+    return hear(record, ended(record, 0, TaskState.TIMED_OUT, Reason.TIMEOUT)) if over else record
+
+
+def lost() -> JobRecord:
+    return transitions.lose_tasks(running(command()), (0,), Reason.WORKER_LOST, 1.0).record
+
+
+STANDINGS = [
+    (placed(gang(2)), "It is being prepared on w0, w1."),
+    (waiting_for_a_device(), "It is being prepared on w0. wkr-w0: GPU-1 is held by another home"),
+    (gated(), "Its nodes are ready and are meeting on w0, w1."),
+    (running(command()), "It runs on w0."),
+    (holding(), "Its ranks hold until the caller's next call on w0, w1."),
+    (cancelled(running(command())), "Its processes are being ended (cancelled_by_user)."),
+    (timed_out(over=False), "Its processes are being ended. It ran for longer than its timeout of 5 s."),
+    (failing(), "Its processes are being ended. A part of it has failed or was lost."),
+    (uploading(), "Its processes have ended, and its outputs are being stored on w0."),
+    (hear(running(command()), ended(running(command()))), "It has succeeded. Its task succeeded."),
+    (hear(running(command()), ended(running(command()), 0, TaskState.FAILED, Reason.EXITED, exit_code=3)),
+     "It has failed. w0 exited with code 3."),
+    (cancelled(queued(command())), "It was stopped before its end. Cancelled as asked."),
+    (timed_out(over=True), "It has run out of time. It ran for longer than its timeout of 5 s."),
+    (lost(), "It was lost. w0 was lost."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("record", "sentence"), STANDINGS, ids=[sentence for _, sentence in STANDINGS])
+def test_a_job_that_does_not_wait_says_how_it_stands(record: JobRecord, sentence: str) -> None:
+    assert explain(record, []).sentence == sentence
+
+
+def test_what_can_never_run_is_not_blamed_on_others() -> None:
+    urgent = queued(command(priority=90), "urgent", at=9.0)
+
+    assert explain(queued(command(resources={"cpus": 99})), [worker("x")], urgent).sentence == "no eligible worker"
+
+
+def test_what_can_never_run_itself_keeps_nobody_waiting() -> None:
+    never = queued(command(priority=90, resources={"cpus": 99}, on_unschedulable="queue"), "never")
+
+    told = explain(queued(command()), [worker("x", busy=1)], never)
+
+    assert told.sentence == "waits for a worker: 0 of 1 compatible can take it now"
 
 
 def test_a_job_that_was_only_thought_of_is_not_added_to_the_queue() -> None:
