@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from gpulayer.errors import InvalidCount, InvalidJob
+from gpulayer.settings import Settings
 from gpulayer.spec.base import Spec
 from gpulayer.spec.job import Input
 from gpulayer.spec.resources import Placement, Resources, Target
@@ -16,17 +17,24 @@ from gpulayer.spec.resources import Placement, Resources, Target
 class JobOptions(Spec):
     """Where and how the job of a script runs; everything has a default that suits a first run on this machine.
 
+    Without a ``target`` it is ``"local"`` on the plane of this machine, and ``"remote"`` where GPULAYER_URL names another.
+    A local job inherits the environment that the caller started with; elsewhere it gets the worker's, and what is said
+    here: ``env``, over the lines of ``env_file`` (a dotenv file at the caller), over the variables of the caller that
+    ``forward_env`` names (``"LR"``, ``"WANDB_*"``). ``secrets`` names what the plane keeps.
     ``source_dir`` overrides the folder that is bundled. ``match="minor"`` asks for workers with the caller's Python, torch
     and Lightning minor versions, ``"none"`` for any. ``idle_limit_s`` is how long the ranks hold between two calls.
     ``show_ranks`` prints what every rank prints, as ``[rank3] ...``, instead of rank 0's lines from inside of calls.
     """
 
-    target: Target = "local"
+    target: Target | None = None
     fallback_targets: tuple[Target, ...] = ()
     workers: tuple[str, ...] = ()
     worker_labels: dict[str, str] = Field(default_factory=dict)
     resources: Resources = Field(default_factory=Resources)
     env: dict[str, str] = Field(default_factory=dict)
+    env_file: str | None = None
+    forward_env: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
     inputs: tuple[Input, ...] = ()
     name: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
@@ -53,7 +61,7 @@ class JobOptions(Spec):
             )
         return given
 
-    @field_validator("source_dir", mode="before")
+    @field_validator("source_dir", "env_file", mode="before")
     @classmethod
     def _text(cls, value: Any) -> Any:
         return value if value is None else str(value)
@@ -65,11 +73,17 @@ class JobOptions(Spec):
             raise InvalidCount(f"A time limit is {value}.")
         return value
 
-    @property
-    def placement(self) -> Placement:
-        return Placement(
-            target=self.target, fallback_targets=self.fallback_targets, workers=self.workers, labels=self.worker_labels
-        )
+    def on(self, found: Settings) -> JobOptions:
+        """Return the options with the target that an unset one means on the plane of these settings."""
+        return self if self.target is not None else self.model_copy(update={"target": default_target(found)})
+
+    def placement(self, target: Target) -> Placement:
+        return Placement(target=target, fallback_targets=self.fallback_targets, workers=self.workers, labels=self.worker_labels)
+
+
+def default_target(found: Settings) -> Target:
+    """Return where a job runs that doesn't say it: here, or on the workers of the self-hosted plane that is named."""
+    return "local" if found.url is None else "remote"
 
 
 def options_from(value: JobOptions | Mapping[str, Any] | None) -> JobOptions:

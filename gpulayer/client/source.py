@@ -27,6 +27,7 @@ def store(plane: Plane, root: Path, *, home: Path, always: Sequence[Path] = ()) 
 
     ``always`` names files that travel whatever the rules say. ``home`` never does, and holds what is remembered of the tree.
     """
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     memory = home / "bundles" / f"{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
     with TemporaryDirectory(prefix="bundle-", dir=home) as folder:
         made = bundle.pack(root, Path(folder) / "bundle.zip", never=[home], always=always, memory=memory, known=plane.has_blob)

@@ -9,6 +9,7 @@ from gpulayer import plane
 from gpulayer.client.follow import say
 from gpulayer.client.homecoming import Homecoming
 from gpulayer.client.local_workers import LocalWorkers
+from gpulayer.client.options import JobOptions
 from gpulayer.plane import Plane
 from gpulayer.settings import Settings
 from gpulayer.spec.base import new_id
@@ -34,8 +35,12 @@ class Backstage:
         self._workers: LocalWorkers | None = None
         self._homecoming: dict[tuple[str, str], Homecoming] = {}
 
-    def want(self, count: int) -> None:
-        """Start ``count`` local workers in the background; an error shows when they are needed."""
+    def placed(self, options: JobOptions) -> JobOptions:
+        """Return the options with a target, which may depend on the plane."""
+        return options.on(self._settings)
+
+    def want(self, count: int, options: JobOptions) -> None:
+        """Start ``count`` local workers in the background, if the job will need any; an error shows when they are needed."""
 
         def begin() -> None:
             try:
@@ -44,15 +49,14 @@ class Backstage:
             except Exception:
                 return
 
-        if self._settings.url is None:
+        if self._is_ours(self.placed(options)):
             threading.Thread(target=begin, name="gpulayer-backstage", daemon=True).start()
 
     def submit(self, request: CallRequest, program: Program) -> HeldJob:
         """Bundle the source, submit the job of a script, and say its id."""
         opened = self.plane()
         source = job_spec.find_source(program, request.options)
-        local = request.options.target == "local" and self._settings.url is None
-        workers = self._start(request.num_nodes) if local else None
+        workers = self._start(request.num_nodes) if self._is_ours(request.options) else None
         packed = job_spec.pack(source, program, opened, self._settings.home)
         spec = job_spec.spec(request, program, source, packed, going.start_settings(opened))
         if workers is not None:
@@ -62,6 +66,10 @@ class Backstage:
         place = (str(source.root), source.cwd)
         home = self._homecoming.setdefault(place, Homecoming(opened, source.place))
         return HeldJob(opened, job, request.shape, source, packed, home, workers, self._settings.home / "resume")
+
+    def _is_ours(self, options: JobOptions) -> bool:
+        """Say whether a job is one for workers that this process starts."""
+        return options.target == "local" and self._settings.url is None
 
     def plane(self) -> Plane:
         with self._lock:

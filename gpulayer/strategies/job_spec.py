@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpulayer.artifacts import bundle
+from gpulayer.client import environment
 from gpulayer.client.options import JobOptions
 from gpulayer.client.source import store
 from gpulayer.errors import EntrypointMissing
@@ -102,8 +103,13 @@ def pack(source: Source, program: Program, plane: Plane, home: Path) -> PackedSo
 def spec(
     request: CallRequest, program: Program, source: Source, packed: PackedSource, settings: str | None
 ) -> DistributedJob | CommandJob:
-    """Write the job: torchrun on ``num_nodes`` workers, or one process without it."""
+    """Write the job: torchrun on ``num_nodes`` workers, or one process without it.
+
+    The caller's folder itself is named to local workers alone: a path that another machine happens to have is another folder.
+    """
     options = request.options
+    target = options.target or "local"
+    here = {"left_out": packed.left_out, "source_root": str(source.root)} if target == "local" else {}
     calls = Calls(
         root=str(source.root),
         cwd=source.cwd,
@@ -114,7 +120,9 @@ def spec(
     )
     common = {
         "name": options.name,
-        "env": options.env,
+        "env": environment.gather(os.environ, env=options.env, env_file=options.env_file, forward_env=options.forward_env),
+        "forward_env": options.forward_env,
+        "secrets": options.secrets,
         "timeout_s": options.timeout_s,
         "queue_timeout_s": options.queue_timeout_s,
         "rendezvous_timeout_s": options.rendezvous_timeout_s,
@@ -122,11 +130,10 @@ def spec(
         "labels": options.labels,
         "inputs": options.inputs,
         "source": packed.sha256,
-        "left_out": packed.left_out,
-        "source_root": str(source.root),
+        **here,
         "cwd": source.job_cwd,
         "resources": matching(options, request.names.namespace),
-        "placement": options.placement,
+        "placement": options.placement(target),
         "on_unschedulable": options.on_unschedulable,
         "grace_s": options.grace_s,
         "calls": calls,

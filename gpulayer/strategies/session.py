@@ -64,13 +64,13 @@ class Session:
 
     def expect(self, num_nodes: int, options: JobOptions) -> None:
         """Have local workers started in the background: a Trainer was made that will probably call."""
-        if self.pid != os.getpid() or multiprocessing.parent_process() is not None or options.target != "local":
+        if self.pid != os.getpid() or multiprocessing.parent_process() is not None:
             return
         try:
             script.current(autoload.STARTED_CWD)
         except GPULayerError:
             return
-        self._stage().want(num_nodes)
+        self._stage().want(num_nodes, options)
 
     def call(self, request: CallRequest) -> Any:
         """Run one call as part of the script's job, apply what it left, and return or raise what it did."""
@@ -78,6 +78,7 @@ class Session:
         with self._one_at_a_time():
             number = len(self._earlier)
             try:
+                request.options = self._stage().placed(request.options)
                 result, left = self._answer(number, request)
             except BaseException as error:
                 if len(self._earlier) == number:

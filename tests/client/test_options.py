@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gpulayer.client.options import JobOptions, options_from
 from gpulayer.errors import InvalidCount, InvalidJob
+from gpulayer.settings import Settings
 from gpulayer.spec.resources import Placement, Resources
 
 
 def test_dictionaries_are_taken_wherever_a_spec_is() -> None:
     said = options_from({"resources": {"accelerator": "cuda", "gpu_count": 1}, "target": "remote", "workers": ["a"]})
     assert said.resources == Resources(accelerator="cuda", gpu_count=1)
-    assert said.placement == Placement(target="remote", workers=("a",))
+    assert said.placement("remote") == Placement(target="remote", workers=("a",))
     assert options_from(None) == JobOptions()
     assert options_from(said) is said
+
+
+def test_an_unset_target_is_where_the_plane_is() -> None:
+    assert JobOptions().on(Settings(home=Path("/h"))).target == "local"
+    elsewhere = Settings(home=Path("/h"), url="https://plane")
+    assert JobOptions().on(elsewhere).target == "remote"
+    assert JobOptions(target="cloud").on(elsewhere).target == "cloud"
 
 
 def test_an_unknown_option_is_answered_with_the_right_ones() -> None:

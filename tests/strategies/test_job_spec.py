@@ -107,3 +107,14 @@ def test_the_options_reach_the_job(folder: Path) -> None:
     assert (made.placement.workers, made.grace_s) == (("w",), 1)
     assert made.calls is not None
     assert made.calls.idle_limit_s == 3
+
+
+def test_only_a_local_worker_is_told_of_the_callers_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LR", "0.1")
+    source = job_spec.find_source(program(folder), JobOptions())
+    away = JobOptions(target="remote", forward_env=("LR",), env={"A": "1"}, secrets=("WANDB_API_KEY",))
+    made = job_spec.spec(request(away), program(folder), source, PACKED, None)
+    assert (made.placement.target, made.source_root, made.left_out) == ("remote", None, None)
+    assert (made.env, made.forward_env, made.secrets) == ({"A": "1", "LR": "0.1"}, ("LR",), ("WANDB_API_KEY",))
+    here = job_spec.spec(request(JobOptions(target="local")), program(folder), source, PACKED, None)
+    assert (here.placement.target, here.source_root, here.left_out) == ("local", str(folder), "b" * 64)
