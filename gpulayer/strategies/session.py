@@ -78,7 +78,6 @@ class Session:
         with self._one_at_a_time():
             number = len(self._earlier)
             try:
-                request.options = self._stage().placed(request.options)
                 result, left = self._answer(number, request)
             except BaseException as error:
                 if len(self._earlier) == number:
@@ -88,6 +87,7 @@ class Session:
             return result
 
     def _answer(self, number: int, request: CallRequest) -> tuple[Any, EarlierCall]:
+        request.options = self._stage().placed(request.options)
         held, settled = self._job_for(request), None
         while settled is None:
             with Interrupts() as interrupts:
