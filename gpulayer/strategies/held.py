@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +19,7 @@ from gpulayer.spec.calls import CallView, EarlierCall, ErrorRecord, Outcome
 from gpulayer.spec.files import Blob
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
-from gpulayer.strategies import call_times, failure, going, outcome, resume
+from gpulayer.strategies import call_times, failure, going, left_behind, outcome, resume
 from gpulayer.strategies.job_spec import PackedSource, Source
 
 if TYPE_CHECKING:
@@ -145,7 +146,9 @@ class HeldJob:
             return failure.job_error(job)
         with TemporaryDirectory(prefix="gpulayer-") as folder:
             body = self._fetch(record.body, Path(folder)) if record.body is not None else None
-            return outcome.rebuild_error(record, body)
+            error = outcome.rebuild_error(record, body)
+        left_behind.tell(error, job.spec, self._source, self._packed, os.environ)
+        return error
 
     def _apply(self, body: Blob | None, request: CallRequest) -> tuple[Any, list[str]]:
         if body is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import platform
 import sysconfig
@@ -65,6 +66,15 @@ class PackedSource:
     def hash_of(self, path: str) -> str | None:
         """Return the hash that a file had in the bundle, None for one that wasn't in it."""
         return self._hashes.get(path) if "\0" not in path else None
+
+    def rule_for(self, path: str) -> str | None:
+        """Return the rule that left a path out of the bundle, None where none did."""
+        return next((rule for name, rule in self._left_out if path == name or path.startswith(f"{name}/")), None)
+
+    @functools.cached_property
+    def _left_out(self) -> list[tuple[str, str]]:
+        with self.plane.open_blob(self.left_out) as opened:
+            return [(entry["path"].rstrip("/"), entry["rule"]) for entry in json.load(opened)]
 
     @functools.cached_property
     def _hashes(self) -> dict[str, str]:
