@@ -92,6 +92,19 @@ class Plane(Protocol):
     def checkpoints(self, job_id: str) -> list[Checkpoint]:
         """Return the complete checkpoints of a job, oldest first; those that the job deleted are marked ``removed``."""
 
+    # --- secrets -------------------------------------------------------------------------------------------------
+
+    def set_secret(self, name: str, value: str) -> None:
+        """Store a secret, in the place of an older one of that name; raises ``InvalidSecret``."""
+
+    def secret_names(self) -> list[str]: ...
+
+    def remove_secret(self, name: str) -> None:
+        """Forget a secret; raises ``SecretNotFound``. Jobs that run keep what they were given."""
+
+    def secrets_of(self, job_id: str) -> dict[str, str]:
+        """Return the values that a job names, for the worker that is about to start its processes."""
+
     # --- workers -------------------------------------------------------------------------------------------------
 
     def workers(self) -> list[WorkerRecord]: ...
@@ -140,14 +153,14 @@ def open(
         from gpulayer.plane import remote
         from gpulayer.transport.http import Address
 
-        address = Address(target, token or _token(found), found.ca_cert, found.insecure)
+        address = Address(target, token or token_of(found), found.ca_cert, found.insecure)
         return remote.RemotePlane(address, process=process or "caller", process_id=process_id)
     from gpulayer.control.server import app
 
     return app.open_home(Path(target), process=process or "caller", process_id=process_id)
 
 
-def _token(found: Settings) -> str | None:
+def token_of(found: Settings) -> str | None:
     """Return the token that opens the settings' plane, read from its file where one is named."""
     if found.token is not None or found.token_file is None:
         return found.token

@@ -189,15 +189,13 @@ class RemotePlane:
     def set_secret(self, name: str, value: str) -> None:
         self._http.ask("PUT", _at("secrets", name), json={"value": value})
 
-    def secrets(self) -> list[str]:
-        """Return the names of the plane's secrets; nobody is told a value but the workers of a job that names it."""
+    def secret_names(self) -> list[str]:
         return list(self._http.ask("GET", "/v1/secrets").json())
 
     def remove_secret(self, name: str) -> None:
         self._http.ask("DELETE", _at("secrets", name))
 
     def secrets_of(self, job_id: str) -> dict[str, str]:
-        """Return the secrets that a job names, by name: for a worker that holds a task of it."""
         return dict(self._http.ask("GET", _at("jobs", job_id, "secrets")).json())
 
     def create_token(self, request: TokenRequest) -> NewToken:

@@ -17,7 +17,7 @@ _DURATION = re.compile(r"(\d+)([smhdw]?)\Z")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-class TokenRequest(Spec):
+class TokenRequest(Spec, defer_build=False):
     """A token to be made. ``subject`` is the job that a task token speaks for; without ``ttl_s`` it never expires."""
 
     role: MadeRole
@@ -65,10 +65,10 @@ class NewToken(TokenRecord):
     token: str
 
 
-class JoinRequest(Spec):
+class JoinRequest(Spec, defer_build=False):
     """A machine's wish to be a worker; ``key_hash`` is the SHA-256 (hex) of the key that it made and keeps to itself."""
 
-    key_hash: Annotated[str, Field(pattern=r"\A[0-9a-f]{64}\Z")]
+    key_hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     name: Annotated[str, Field(max_length=200)] = ""
 
 
