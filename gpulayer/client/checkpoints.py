@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from gpulayer.errors import ArtifactNotFound
 from gpulayer.plane import Plane
-from gpulayer.spec.files import Checkpoint
+from gpulayer.spec.files import Artifact, Checkpoint
 from gpulayer.spec.records import JobRecord
 
 SCHEME = "gpulayer://"
@@ -58,6 +59,12 @@ def fetch(plane: Plane, checkpoint: Checkpoint, below: Path) -> Path:
 
 def by_url(plane: Plane, url: str, below: Path) -> Path:
     """Fetch what ``gpulayer://<job>/last``, ``/best`` or ``/node0/<path>`` names."""
+    found = find(plane, url)
+    return fetch(plane, found, below) if isinstance(found, Checkpoint) else _fetch_files(plane, found, below)
+
+
+def find(plane: Plane, url: str) -> Checkpoint | JobPath:
+    """Return what a URL names, a checkpoint or other files of a job; raises ``NotFound`` where it names nothing."""
     job_id, _, rest = url.removeprefix(SCHEME).partition("/")
     job = plane.job(job_id)
     complete = plane.checkpoints(job.id)
@@ -65,20 +72,38 @@ def by_url(plane: Plane, url: str, below: Path) -> Path:
     if chosen is None:
         path = rest.partition("/")[2]
         wanted = [each for each in complete if each.path.rstrip("/") in (rest.rstrip("/"), path.rstrip("/"))]
-        return fetch(plane, wanted[-1], below) if wanted else _artifact(plane, job.id, rest, below)
+        return wanted[-1] if wanted else _files(plane, job.id, rest)
     found = chosen(complete)
     if found is None:
         raise ArtifactNotFound(f"{job.id} has no complete checkpoint to take as its {rest}.", job_id=job.id)
-    return fetch(plane, found, below)
+    return found
 
 
-def _artifact(plane: Plane, job_id: str, path: str, below: Path) -> Path:
+def url_of(checkpoint: Checkpoint) -> str:
+    """Return the URL that names a checkpoint."""
+    return f"{SCHEME}{checkpoint.job_id}/node0/{checkpoint.path}"
+
+
+@dataclass(frozen=True)
+class JobPath:
+    """A path in a job's outputs, and the files at or below it."""
+
+    job_id: str
+    path: str
+    files: tuple[Artifact, ...]
+
+
+def _files(plane: Plane, job_id: str, path: str) -> JobPath:
     found = [each for each in plane.artifacts(job_id) if each.path == path or each.path.startswith(path.rstrip("/") + "/")]
     if not found:
         raise ArtifactNotFound(f"{job_id} has no file {path}.", job_id=job_id, path=path)
-    for each in found:
-        target = below / job_id / each.path
+    return JobPath(job_id, path, tuple(found))
+
+
+def _fetch_files(plane: Plane, found: JobPath, below: Path) -> Path:
+    for each in found.files:
+        target = below / found.job_id / each.path
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             plane.fetch_blob(each.blob.sha256, target)
-    return below / job_id / path
+    return below / found.job_id / found.path

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from gpulayer.strategies import parts
+from gpulayer.strategies import fingerprint, parts
 from gpulayer.strategies.call_settings import CallSettings, CheckpointSettings, LoggerSettings
 from gpulayer.strategies.paths import PathMap
 
@@ -129,3 +129,9 @@ def checkpoint_path(asked: Any, settings: CallSettings, paths: PathMap) -> Any:
     if os.path.exists(place) or not os.path.exists(callers):
         return place
     return callers
+
+
+def shown_path(asked: Any, settings: CallSettings) -> Any:
+    """Return what ``trainer.ckpt_path`` is to say after a call; None where Lightning's own path is the right one."""
+    named = asked is not None and not (isinstance(asked, str) and fingerprint.is_keyword(asked))
+    return asked if named else settings.ckpt_shown

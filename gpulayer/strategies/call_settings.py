@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import warnings
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -14,7 +14,7 @@ from gpulayer.strategies import codec, fingerprint, parts, random_state
 from gpulayer.strategies.outcome import bodies
 
 if TYPE_CHECKING:
-    from gpulayer.strategies.job_spec import Source
+    from gpulayer.strategies.resume import Found
     from gpulayer.strategies.session import CallRequest
 
 
@@ -39,13 +39,15 @@ class CheckpointSettings:
 class CallSettings:
     """All paths are the caller's and absolute. ``ckpt_path`` is what best, last or hpc (or a path) means at the caller.
 
-    ``random`` are the random states that the call before left at the caller.
+    ``ckpt_shown`` is what ``trainer.ckpt_path`` calls it where that is another name. ``random`` are the random states that
+    the call before left at the caller.
     """
 
     default_root_dir: str | None = None
     loggers: list[LoggerSettings] = field(default_factory=list)
     checkpoints: list[CheckpointSettings] = field(default_factory=list)
     ckpt_path: str | None = None
+    ckpt_shown: str | None = None
     random: dict[str, Any] | None = None
 
     @property
@@ -55,10 +57,10 @@ class CallSettings:
         return tuple(dict.fromkeys(folder for folder in found if folder))
 
 
-def collect(request: CallRequest, source: Source | None = None, ckpt_path: str | None = None) -> bytes:
-    """Write the caller's settings for a call; ``ckpt_path`` is the file to load where the caller has found it already."""
-    settings = take(request.trainer, ckpt_path or request.ckpt_path, request.model_given)
-    return pack(settings)
+def collect(request: CallRequest, found: Found | None = None) -> bytes:
+    """Write the caller's settings for a call; ``found`` is the file to load where the caller has found it already."""
+    settings = take(request.trainer, request.ckpt_path if found is None else found.path, request.model_given)
+    return pack(replace(settings, ckpt_shown=None if found is None else found.shown))
 
 
 def take(trainer: Any, ckpt_path: str | None, model_given: bool) -> CallSettings:
@@ -138,7 +140,7 @@ def unpack(source: Path | IO[bytes]) -> CallSettings:
     found = _unpacked(source)
     loggers = [LoggerSettings(**logger) for logger in found["loggers"]]
     checkpoints = [CheckpointSettings(**checkpoint) for checkpoint in found["checkpoints"]]
-    return CallSettings(found["default_root_dir"], loggers, checkpoints, found["ckpt_path"], found["random"])
+    return CallSettings(**{**found, "loggers": loggers, "checkpoints": checkpoints})
 
 
 def collect_start(noted: dict[str, Any]) -> bytes:

@@ -18,6 +18,7 @@ from gpulayer.strategies.job_spec import Source
 from gpulayer.strategies.outcome import Scene
 
 if TYPE_CHECKING:
+    from gpulayer.strategies.resume import Found
     from gpulayer.strategies.session import CallRequest
 
 
@@ -27,9 +28,9 @@ def start_settings(plane: Plane) -> str | None:
 
 
 def go(
-    number: int, request: CallRequest, source: Source, plane: Plane, earlier: tuple[EarlierCall, ...], ckpt_path: str | None
+    number: int, request: CallRequest, source: Source, plane: Plane, earlier: tuple[EarlierCall, ...], found: Found | None
 ) -> Go:
-    """Describe call ``number`` with the caller's settings for it; ``ckpt_path`` is what ``resume.resolve`` found."""
+    """Describe call ``number`` with the caller's settings for it; ``found`` is what ``resume.resolve`` did."""
     return Go(
         fingerprint=fingerprint.take(
             call=number,
@@ -39,7 +40,7 @@ def go(
             model=request.model,
             ckpt_path=fingerprint.relative(request.ckpt_path, str(source.root), os.path.abspath),
         ),
-        settings=plane.put_blob(call_settings.collect(request, source, ckpt_path)),
+        settings=plane.put_blob(call_settings.collect(request, found)),
         state_digest="" if request.model is None else digest.of_state(request.model),
         earlier=earlier,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -74,7 +75,8 @@ class HeldJob:
         self._resumed = resumed
         self._follower = Follower(plane, job.id, show_ranks=shape.options.show_ranks)
         self._beside: dict[str, str] = {}
-        self._answered = 0
+        self._answered = False
+        self._next = 0
         self._last = job
         self._sent_state = -1
 
@@ -85,24 +87,35 @@ class HeldJob:
 
     def meets(self, number: int, request: CallRequest, earlier: tuple[EarlierCall, ...], interrupts: Interrupts) -> bool:
         """Send the go for call ``number`` and follow until it begins; False when the job had ended while it held."""
-        answered_elsewhere = earlier if self._answered == 0 else ()
-        ckpt_path = resume.resolve(request, self.plane, self._resumed, self._last)
-        self.plane.go(self.job_id, going.go(number, request, self._source, self.plane, answered_elsewhere, ckpt_path))
+        # What it has no record of itself: calls before it was submitted, and those refused at the caller since.
+        unknown = earlier[self._next :]
+        found = resume.resolve(request, self.plane, self._copies(number), self._last)
+        self.plane.go(self.job_id, going.go(number, request, self._source, self.plane, unknown, found))
         showing = progress.showing(_shows_progress(request), number)
         job = self._follow(number, request, interrupts, lambda job: _view(job, number).begun, showing)
-        return self._answered == 0 or not (
-            job.state.terminal and not _view(job, number).begun and job.reason in _GONE_WHILE_HOLDING and interrupts.count == 0
-        )
+        gone = job.state.terminal and not _view(job, number).begun and job.reason in _GONE_WHILE_HOLDING
+        if gone and self._answered and not interrupts.count:
+            self._drop_copies(number)
+            return False
+        return True
 
     def settle(self, number: int, request: CallRequest, interrupts: Interrupts) -> Settled:
         """Follow call ``number`` to its end, bring its files home, and apply its outcome to the caller's objects."""
         showing = progress.showing(_shows_progress(request), number)
         job = self._follow(number, request, interrupts, lambda job: _view(job, number).settled, showing)
         view = _view(job, number)
+        self._drop_copies(number)
         self._tell(self._homecoming.bring(self.job_id, self._packed.hash_of, call_times.outside(job)))
         if view.settled:
             return self._succeeded(number, request, view)
         return self._failed(number, request, job, view, interrupts)
+
+    def _copies(self, number: int) -> Path:
+        """The folder for what a call loads from other jobs."""
+        return self._resumed / f"{self.job_id}.{number}"
+
+    def _drop_copies(self, number: int) -> None:
+        shutil.rmtree(self._copies(number), ignore_errors=True)
 
     def _follow(self, number: int, request: CallRequest, interrupts: Interrupts, reached: Any, showing: Showing) -> JobRecord:
         def each(job: JobRecord) -> None:
@@ -124,7 +137,7 @@ class HeldJob:
         return job
 
     def _succeeded(self, number: int, request: CallRequest, view: CallView) -> Settled:
-        self._answered += 1
+        self._answered, self._next = True, number + 1
         first = _outcome_of(view, 0)
         left = EarlierCall(call=number, status="ok", outcome=first.body)
         result, unapplied = self._apply(first.body, request)

@@ -141,7 +141,7 @@ class InJobLauncher:
             termination.agree_between_batches(trainer, self._namespace)
             name = cast(FunctionName, names.FUNCTIONS[function.__name__])
             begin = self._meet(number, name, trainer, scene.model, asked)
-            run = functools.partial(self._run, function, trainer, bound.args, bound.kwargs)
+            run = functools.partial(self._run_showing, adoption.shown_path(asked, ahead.settings), function, trainer, bound)
             return Computation(self._walk, number, name, scene, self._namespace, run).compute(begin.state)
 
     def _meet(self, number: int, function: FunctionName, trainer: Any, model: Any, ckpt_path: Any) -> Begin:
@@ -156,6 +156,14 @@ class InJobLauncher:
         )
         says = self._walk.context.rank == 0 and model is not None
         return self._walk.begin(taken, digest.of_state(model) if says else "")
+
+    def _run_showing(self, path: Any, function: Callable[..., Any], trainer: Any, bound: inspect.BoundArguments) -> Any:
+        """Run a call; after it, ``trainer.ckpt_path`` names what was loaded as a local run would."""
+        try:
+            return self._run(function, trainer, bound.args, bound.kwargs)
+        finally:
+            if path is not None:
+                parts.show_checkpoint(trainer, path)
 
     def _run(self, function: Callable[..., Any], trainer: Any, args: Any, kwargs: Any) -> Any:
         if self._inner is None:
@@ -188,7 +196,7 @@ class InJobLauncher:
             returned = applied.returned
             with names.data_seen(scene.trainer), contextlib.suppress(Exception):  # what the user's own code may raise
                 restore_optimizers(scene.trainer, applied.extra, names.of(self._namespace).init_optimizers)
-        if number == ahead.go.call - 1:
+        if number == ahead.go.call - 1 and body is not None:
             self._walk.leave_call(ahead)
         if record.error is None:
             return returned

@@ -65,6 +65,11 @@ def user_checkpoint(trainer: Any) -> Any:
     return connector._ckpt_path if connector._user_managed else None
 
 
+def show_checkpoint(trainer: Any, path: Any) -> None:
+    """Have ``trainer.ckpt_path`` name a checkpoint that was loaded, without asking for it to be loaded again."""
+    trainer._checkpoint_connector._ckpt_path = path
+
+
 def resolve_checkpoint(trainer: Any, asked: str | None, model_given: bool) -> Any:
     """Ask Lightning for the file that "best", "last", "hpc" or nothing means; raises and warns as it does in a call."""
     return trainer._checkpoint_connector._parse_ckpt_path(

@@ -18,7 +18,7 @@ from gpulayer.client.interrupts import Interrupts
 from gpulayer.client.options import JobOptions
 from gpulayer.errors import CallFromChild, CallFromThread, CallRefused, GPULayerError
 from gpulayer.spec.calls import EarlierCall, FunctionName
-from gpulayer.strategies import autoload, failure, script
+from gpulayer.strategies import autoload, failure, resume, script, validation
 from gpulayer.strategies.backstage import Backstage
 from gpulayer.strategies.held import HeldJob, Shape
 from gpulayer.strategies.names import Names
@@ -88,6 +88,8 @@ class Session:
 
     def _answer(self, number: int, request: CallRequest) -> tuple[Any, EarlierCall]:
         request.options = self._stage().placed(request.options)
+        validation.check_call(request.function, request.trainer.max_epochs)
+        resume.check(request, self._stage().plane)
         held, settled = self._job_for(request), None
         while settled is None:
             with Interrupts() as interrupts:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gpulayer.errors import InvalidJob
 from gpulayer.strategies.names import Names
 
 
@@ -51,6 +52,15 @@ def _from_text(text: str) -> Any:
         return int(text)
     except ValueError:
         return text
+
+
+def check_call(function: str, max_epochs: Any) -> None:
+    """Refuse what Lightning's loop would stumble over in the job, with an assertion that has no words."""
+    if function == "fit" and max_epochs is not None and not isinstance(max_epochs, int):
+        raise InvalidJob(
+            f"Trainer(max_epochs={max_epochs!r}) is not a number of epochs.",
+            next_step="Give a whole number, or -1 for no limit.",
+        )
 
 
 def check(names: Names, original: Callable[..., None], arguments: dict[str, Any], devices: int, cuda: bool) -> Checked:

@@ -8,10 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from gpulayer import plane
 
 from .processes import of_home, wait_for
 
@@ -46,7 +49,7 @@ def run(folder: Path, *argv: str, **env: str) -> dict[str, Any]:
     return found
 
 
-def test_a_path_a_word_and_a_job_continue_at_the_right_epoch_and_step(folder: Path) -> None:
+def test_a_path_a_word_and_a_job_continue_at_the_right_epoch_and_step(folder: Path, home: Path) -> None:
     first = run(folder, MAX_EPOCHS="2")
     assert (first["began"], first["ended"]) == ([0, 0], [2, 4])
 
@@ -56,8 +59,42 @@ def test_a_path_a_word_and_a_job_continue_at_the_right_epoch_and_step(folder: Pa
     by_word = run(folder, "last", MAX_EPOCHS="4")
     assert (by_word["began"], by_word["ended"]) == ([3, 6], [4, 8])
 
-    by_job = run(folder, f"gpulayer://{first['job']}/last", MAX_EPOCHS="3")
+    url = f"gpulayer://{first['job']}/last"
+    by_job = run(folder, url, MAX_EPOCHS="3")
     assert (by_job["began"], by_job["ended"]) == ([2, 4], [3, 6])
+
+    assert [each["path"] for each in (by_path, by_job)] == [first["last"], url]
+    assert list((home / "resume").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ("none.ckpt", ["FileNotFoundError", "Checkpoint file not found: none.ckpt"]),
+        (
+            "gpulayer://job-000000000000/last",
+            ["FileNotFoundError", "Checkpoint file not found: gpulayer://job-000000000000/last"],
+        ),
+        (
+            "best",
+            ["ValueError", '`.fit(ckpt_path="best")` is set but `ModelCheckpoint` is not configured to save the best model.'],
+        ),
+    ],
+)
+def test_what_is_not_there_is_refused_in_lightnings_words_before_a_job_begins(
+    folder: Path, home: Path, asked: str, error: list[str]
+) -> None:
+    told = run(folder, MAX_EPOCHS="1", FIRST_TRY=asked, ONLY_TRY="1")
+    assert told["error"] == error
+    with closing(plane.open(home)) as opened:
+        assert opened.jobs() == []
+
+
+def test_after_a_refused_call_the_same_job_takes_the_next_one(folder: Path, home: Path) -> None:
+    told = run(folder, MAX_EPOCHS="1", THEN_TRY="none.ckpt")
+    assert told["ended"] == [2, 4]
+    with closing(plane.open(home)) as opened:
+        assert len(opened.jobs()) == 1
 
 
 def test_last_finds_the_checkpoints_of_a_job_that_was_killed(folder: Path) -> None:
