@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, insert, select
 
-from gpulayer.control.store import touched
+from gpulayer.control.store import jobs, touched
 from gpulayer.control.store.replace import replace
 from gpulayer.control.store.tables import artifacts, blobs, checkpoint_removals, checkpoint_shares, manifests, tasks
 from gpulayer.spec.files import Artifact, Blob, Checkpoint, CheckpointShare, Manifest
@@ -16,6 +16,7 @@ from gpulayer.spec.files import Artifact, Blob, Checkpoint, CheckpointShare, Man
 
 def keep_manifest(db: Connection, manifest: Manifest) -> bool:
     """Write the outputs of a node in place of those known; False when what is known is newer."""
+    jobs.lock(db, manifest.job_id)
     key = {"job_id": manifest.job_id, "attempt": manifest.attempt, "node_rank": manifest.node_rank}
     here = [manifests.c[name] == value for name, value in key.items()]
     known = db.execute(select(manifests.c.call, manifests.c.final).where(*here)).first()
@@ -51,6 +52,7 @@ def of_attempt(db: Connection, job_id: str, attempt: int) -> list[Artifact]:
 
 def announce(db: Connection, share: CheckpointShare, now: float) -> Checkpoint | None:
     """Write a rank's share of a checkpoint; returns the checkpoint if this share is what made it whole."""
+    jobs.lock(db, share.job_id)
     before = _one(db, share)
     touched.note(db, share.job_id)
     if share.removed:

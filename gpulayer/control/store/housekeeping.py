@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, select, update
 
+from gpulayer.control.store.replace import insert_missing
 from gpulayer.control.store.tables import marks
 
 
 def take_turn(db: Connection, chore: str, every_s: float, now: float) -> bool:
     """Take the turn for a chore if none took it within ``every_s``."""
-    known = db.execute(select(marks.c.value).where(marks.c.name == chore)).scalar()
+    known = db.execute(select(marks.c.value).where(marks.c.name == chore).with_for_update()).scalar()
     if known is None:
-        db.execute(insert(marks).values(name=chore, value=now))
-    elif known <= now - every_s or known > now + every_s:  # a clock that was set back must not stop the chores
+        return insert_missing(db, marks, {"name": chore, "value": now})
+    if known <= now - every_s or known > now + every_s:  # a clock that was set back must not stop the chores
         db.execute(update(marks).where(marks.c.name == chore).values(value=now))
-    else:
-        return False
-    return True
+        return True
+    return False

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
 from gpulayer.control.store import tables, touched, values
-from gpulayer.control.store.replace import replace
+from gpulayer.control.store.conflict import Conflict as Conflict
+from gpulayer.control.store.replace import insert_missing, replace
 from gpulayer.control.store.tables import events as events_table
 from gpulayer.control.store.tables import jobs, tasks, workers
 from gpulayer.errors import AmbiguousId, JobNotFound
@@ -22,32 +23,37 @@ _LIVING = tuple(state.value for state in JobState if not state.terminal)
 _COLUMNS = (jobs.c.id, jobs.c.spec, jobs.c.rest, jobs.c.version, jobs.c.nodes)
 
 
-class Conflict(Exception):
-    """Someone else wrote the job first: read it again and decide anew."""
-
-
 def add(
     db: Connection, record: JobRecord, events: Iterable[Event], *, key: str = "", deadline: float | None = None
 ) -> JobRecord:
     """Insert a new job; with a ``key`` that was used before, return that job as it is."""
-    known = db.execute(select(jobs.c.id).where(jobs.c.key == key)).scalar() if key else None
+    known = _with_key(db, key)
     if known is not None:
         return load(db, known)
     record = record.model_copy(update={"version": 1})
-    db.execute(
-        insert(jobs).values(
-            id=record.id,
-            key=key or None,
-            name=record.spec.name,
-            owner=record.owner,
-            created_at=record.created_at,
-            spec=record.spec.model_dump_json(),
-            **_moving(record, deadline),
-        )
-    )
+    row = {
+        "id": record.id,
+        "key": key or None,
+        "name": record.spec.name,
+        "owner": record.owner,
+        "created_at": record.created_at,
+        "spec": record.spec.model_dump_json(),
+        **_moving(record, deadline),
+    }
+    if not insert_missing(db, jobs, row):
+        return load(db, _with_key(db, key) or record.id)
     _append(db, events)
     touched.note(db, record.id, touched.QUEUE)
     return record
+
+
+def _with_key(db: Connection, key: str) -> str | None:
+    return db.execute(select(jobs.c.id).where(jobs.c.key == key)).scalar() if key else None
+
+
+def lock(db: Connection, job_id: str) -> None:
+    """Let nobody else write the job before this transaction ends: for what is written of it before ``save``."""
+    db.execute(select(jobs.c.id).where(jobs.c.id == job_id).with_for_update(key_share=True))
 
 
 def save(
@@ -102,6 +108,7 @@ def _save_task(db: Connection, task: TaskRecord, world_size: int) -> None:
 
 def release(db: Connection, job_id: str, attempt: int, node_rank: int) -> None:
     """Note that no process of a task lives, whatever its state, so that its devices are free."""
+    lock(db, job_id)
     where = (tasks.c.job_id == job_id, tasks.c.attempt == attempt, tasks.c.node_rank == node_rank)
     if db.execute(update(tasks).where(*where, tasks.c.held.is_(True)).values(held=False)).rowcount:
         touched.note(db, job_id, touched.QUEUE)
@@ -195,7 +202,8 @@ def version(db: Connection, job_id: str) -> Version | None:
 
 
 def must_exist(db: Connection, job_id: str) -> None:
-    if version(db, job_id) is None:
+    """Raise ``JobNotFound``, or keep the job from being forgotten before this write transaction ends."""
+    if db.execute(select(jobs.c.id).where(jobs.c.id == job_id).with_for_update(read=True, key_share=True)).first() is None:
         raise JobNotFound(f"There is no job {job_id}.", job_id=job_id)
 
 

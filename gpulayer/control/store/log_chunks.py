@@ -4,37 +4,65 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, insert, select, update
 
 from gpulayer.control.store import touched
-from gpulayer.control.store.replace import replace
-from gpulayer.control.store.tables import log_chunks, log_marks
+from gpulayer.control.store.replace import insert_missing, replace
+from gpulayer.control.store.tables import log_chunks, log_marks, log_sizes
 from gpulayer.spec.logs import LogLine
 
 _FIELDS = ("attempt", "node_rank", "rank", "stream", "seq", "time", "text", "call")
+_Stream = tuple[int, int, str]
 _BATCH_CHUNKS, _BATCH_LINES = 64, 10_000
 """How much of a log is read at once: a follower who comes late must not fill the memory."""
 
 
-def append(db: Connection, job_id: str, lines: Sequence[LogLine]) -> None:
-    """Store the lines that are above what is stored of their streams, as one chunk."""
-    marks = _marks(db, job_id)
+def append(db: Connection, job_id: str, lines: Sequence[LogLine]) -> int:
+    """Store the lines that are above what is stored of their streams, as one chunk; returns how many those are."""
+    if not lines:
+        return 0
+    _in_turn(db, job_id)
+    marks = _marks(db, job_id, {(line.attempt, line.node_rank) for line in lines})
     new: list[LogLine] = []
-    moved: dict[tuple[int, int, str], int] = {}
+    moved: dict[_Stream, int] = {}
     for line in lines:
         stream = (line.attempt, line.node_rank, stream_name(line))
         if line.seq > marks.get(stream, -1):
             marks[stream] = moved[stream] = line.seq
             new.append(line)
-    if not new:
-        return
-    db.execute(insert(log_chunks).values(job_id=job_id, count=len(new), lines=_packed(new)))
+    if new:
+        packed = _packed(new)
+        db.execute(insert(log_chunks).values(job_id=job_id, count=len(new), lines=packed))
+        _move_marks(db, job_id, moved)
+        _grow(db, job_id, len(new), len(packed))
+        touched.note(db, job_id)
+    return len(new)
+
+
+def _in_turn(db: Connection, job_id: str) -> None:
+    """Wait until no other transaction appends to the job: ids of chunks follow the order in which they are seen."""
+    query = select(log_sizes.c.job_id).where(log_sizes.c.job_id == job_id).with_for_update()
+    if db.execute(query).first() is None:
+        insert_missing(db, log_sizes, {"job_id": job_id, "lines": 0, "bytes": 0})
+        db.execute(query)
+
+
+def _move_marks(db: Connection, job_id: str, moved: dict[_Stream, int]) -> None:
     for (attempt, node_rank, name), seq in moved.items():
         key = {"job_id": job_id, "attempt": attempt, "node_rank": node_rank, "stream": name}
         replace(db, log_marks, key, {"seq": seq})
-    touched.note(db, job_id)
+
+
+def _grow(db: Connection, job_id: str, lines: int, size: int) -> None:
+    more = {"lines": log_sizes.c.lines + lines, "bytes": log_sizes.c.bytes + size}
+    db.execute(update(log_sizes).where(log_sizes.c.job_id == job_id).values(more))
+
+
+def stored_bytes(db: Connection, job_id: str) -> int:
+    """Return how much room a job's log takes."""
+    return db.execute(select(log_sizes.c.bytes).where(log_sizes.c.job_id == job_id)).scalar() or 0
 
 
 def stream_name(line: LogLine) -> str:
@@ -42,14 +70,17 @@ def stream_name(line: LogLine) -> str:
     return f"{'none' if line.rank is None else line.rank}/{line.stream}"
 
 
-def _marks(db: Connection, job_id: str) -> dict[tuple[int, int, str], int]:
-    query = select(log_marks).where(log_marks.c.job_id == job_id)
-    return {(row.attempt, row.node_rank, row.stream): row.seq for row in db.execute(query)}
+def _marks(db: Connection, job_id: str, nodes: Iterable[tuple[int, int]]) -> dict[_Stream, int]:
+    found: dict[_Stream, int] = {}
+    for attempt, node_rank in nodes:
+        where = (log_marks.c.job_id == job_id, log_marks.c.attempt == attempt, log_marks.c.node_rank == node_rank)
+        for row in db.execute(select(log_marks.c.stream, log_marks.c.seq).where(*where)):
+            found[attempt, node_rank, row.stream] = row.seq
+    return found
 
 
 def marks_of_node(db: Connection, job_id: str, attempt: int, node_rank: int) -> dict[str, int]:
-    found = _marks(db, job_id)
-    return {name: seq for (a, n, name), seq in found.items() if (a, n) == (attempt, node_rank)}
+    return {name: seq for (_, _, name), seq in _marks(db, job_id, [(attempt, node_rank)]).items()}
 
 
 def newest_id(db: Connection, job_id: str) -> int:

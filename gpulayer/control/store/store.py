@@ -10,11 +10,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection, make_url
+from sqlalchemy.exc import ArgumentError
 
 from gpulayer.control.store import sqlite
 from gpulayer.control.store.database import Database, Listener
-from gpulayer.errors import PlaneFromChild
+from gpulayer.errors import DatabaseUnusable, PlaneFromChild
 
 _open: weakref.WeakSet[Store] = weakref.WeakSet()
 _inherited: list[Any] = []
@@ -122,3 +123,33 @@ os.register_at_fork(after_in_child=_on_fork)
 def open_store(home: Path) -> Store:
     """Open the SQLite database of a home, creating or upgrading it as needed."""
     return Store(sqlite.open_at(home / "plane.db", home))
+
+
+def open_database(url: str, folder: Path) -> Store:
+    """Open ``sqlite:///PATH`` or ``postgresql://...``; of a file, errors say that the plane lies in ``folder``."""
+    parsed = _parsed(url)
+    kind = parsed.drivername.partition("+")[0]
+    if kind == "sqlite" and parsed.database and parsed.database != ":memory:":
+        return Store(sqlite.open_at(Path(parsed.database).absolute(), folder))
+    if kind in ("postgresql", "postgres"):
+        return Store(_postgres(parsed))
+    raise DatabaseUnusable(f"A plane can't be kept in {parsed.render_as_string(hide_password=True)}.", next_step=_URLS)
+
+
+_URLS = "Use sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE."
+
+
+def _parsed(url: str) -> URL:
+    try:
+        return make_url(url)
+    except (ArgumentError, ValueError):
+        raise DatabaseUnusable("The database's URL can't be read.", next_step=_URLS) from None  # the cause shows the password
+
+
+def _postgres(url: URL) -> Database:
+    try:
+        from gpulayer.control.store import postgres
+    except ImportError as cause:
+        missing = f"PostgreSQL needs psycopg, which can't be imported ({cause})."
+        raise DatabaseUnusable(missing, next_step="pip install 'gpulayer[postgres]'") from cause
+    return postgres.open_at(url)

@@ -22,7 +22,8 @@ SHOWN = (*SERVING, "lost")
 
 def register(db: Connection, info: WorkerInfo, now: float) -> None:
     """Write a worker as online. Registering again is harmless; as another incarnation it takes the place of the older."""
-    known = db.execute(select(workers.c.info, workers.c.registered_at).where(workers.c.id == info.id)).first()
+    query = select(workers.c.info, workers.c.registered_at).where(workers.c.id == info.id)
+    known = db.execute(query.with_for_update()).first()
     same = known is not None and values.worker_info(known.info).incarnation == info.incarnation
     columns = {
         "name": info.name,
@@ -108,8 +109,10 @@ def all_in(db: Connection, states: Sequence[str] = SHOWN) -> list[WorkerRecord]:
 
 
 def some(db: Connection, worker_ids: Iterable[str]) -> list[WorkerRecord]:
-    """Return the workers with these ids that serve."""
-    return _records(db, (workers.c.id.in_(list(worker_ids)), workers.c.state.in_(SERVING)))
+    """Return the workers with these ids that serve, and keep them so until this write transaction ends."""
+    where = (workers.c.id.in_(sorted(worker_ids)), workers.c.state.in_(SERVING))
+    db.execute(select(workers.c.id).where(*where).order_by(workers.c.id).with_for_update(key_share=True))
+    return _records(db, where)
 
 
 def _records(db: Connection, where: Sequence[object]) -> list[WorkerRecord]:
