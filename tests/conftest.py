@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.left_running import wait_until_none_is_left
+from tests.postgres import postgres as postgres
+from tests.postgres import postgres_url as postgres_url
 
 GPU = "tests/gpu/"
 
