@@ -3,35 +3,61 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
-import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
-from gpulayer.errors import GPULayerError, WorkerNotFound
-from gpulayer.spec.records import Order, Orders
-from gpulayer.worker.task import Site, Task
+from gpulayer.errors import GPULayerError, Unauthorized, WorkerNotFound
+from gpulayer.spec.records import Order, Orders, Stop
+from gpulayer.spec.states import Reason
+from gpulayer.worker.lease import Lease, clock
+from gpulayer.worker.patience import PatientPlane
+from gpulayer.worker.site import Site
+from gpulayer.worker.task import Task
 
 _log = logging.getLogger(__name__)
-_ASK_S = 10.0
-_PAUSE_S = 0.5
-LEASE_S = 90.0
-"""A worker that was not heard for so long ends its tasks: the plane has given them up."""
+_PAUSES_S = (0.5, 2.0)
 
 _Key = tuple[str, int, int]
 
 
-class Agent:
-    """Follows a worker's orders until ``leave``; level-triggered, so an order heard twice does nothing twice."""
+class Undertaking(Protocol):
+    """A task of this worker, or what is left of one."""
 
-    def __init__(self, site: Site) -> None:
+    @property
+    def order(self) -> Order: ...
+    def update(self, order: Order) -> None: ...
+    def stop(self, stop: Stop) -> None: ...
+    def abandon(self, sentence: str = ...) -> None: ...
+    def tell_end(self) -> None: ...
+
+
+class Agent:
+    """Follows a worker's orders until ``leave``; level-triggered, so an order heard twice does nothing twice.
+
+    ``on_change`` is called, from any thread, when a task came or ended and when there is nothing more to follow:
+    ``dismissed`` then holds why, and ``drained`` says that it was told to take no more and has nothing left.
+    """
+
+    def __init__(self, site: Site, on_change: Callable[[], None] = lambda: None) -> None:
         self._site = site
+        self._plane = PatientPlane(site.plane)
+        self._on_change = on_change
+        self._lease = Lease(clock())
         self._lock = threading.Lock()
-        self._tasks: dict[_Key, Task] = {}
-        self._ended: dict[_Key, Task] = {}
+        self._tasks: dict[_Key, Undertaking] = {}
+        self._ended: dict[_Key, Undertaking] = {}
         self._leaving = threading.Event()
         self._idle = threading.Condition(self._lock)
+        self.taken = 0
+        self.drained = False
+        self.dismissed = ""
 
     def register(self) -> None:
+        asked = clock()
         self._site.plane.register(self._site.me)
+        self._lease.renew(asked, self._lease.seconds)
 
     @property
     def busy(self) -> bool:
@@ -39,45 +65,65 @@ class Agent:
         with self._lock:
             return bool(self._tasks)
 
+    def take_over(self, begin: Callable[[PatientPlane, Callable[[Undertaking], None]], Iterable[Undertaking]]) -> None:
+        """Have what earlier processes left brought to its end; to be called before ``run``."""
+        with self._lock:
+            for left in begin(self._plane, self._on_end):
+                self._tasks[_key(left.order)] = left
+
     def run(self) -> None:
         """Follow orders until told to leave."""
-        seen, heard = 0, time.monotonic()
+        if self._site.leased:
+            threading.Thread(target=self._watch_lease, name="gpulayer-lease", daemon=True).start()
+        seen = 0
         while not self._leaving.is_set():
+            asked = clock()
             try:
-                orders = self._site.plane.orders(self._site.me.id, seen=seen, timeout_s=_ASK_S)
+                orders = self._site.plane.orders(self._site.me.id, seen=seen, timeout_s=self._lease.poll_s)
             except WorkerNotFound:
                 self.register()
                 continue
             except Exception as trouble:
                 if self._leaving.is_set():
                     return
-                self._on_silence(trouble, heard)
-                self._leaving.wait(_PAUSE_S)
+                self._on_trouble(trouble)
                 continue
             if self._leaving.is_set():
                 return
-            seen, heard = orders.version, time.monotonic()
+            self._check_lease()  # of the time until this answer came: it may have come too late
+            self._lease.renew(asked, orders.lease_s)
+            seen = orders.version
             self._follow(orders)
 
     def leave(self) -> None:
         """Take no further orders."""
         self._leaving.set()
 
-    def abandon(self) -> None:
+    def give_up(self) -> None:
+        """Wait no more for a plane that is away: this process ends."""
+        self._plane.give_up()
+
+    def stop_tasks(self) -> None:
+        """End all tasks, each with its grace."""
+        for task in self._current():
+            sentence = "Its worker was told to end."
+            task.stop(Stop(reason=Reason.WORKER_LOST, sentence=sentence, grace_s=task.order.spec.grace_s))
+
+    def abandon(self, sentence: str = "Its worker was told to end at once.") -> None:
         """Kill all tasks at once."""
         for task in self._current():
-            task.abandon()
+            task.abandon(sentence)
 
     def await_idle(self, timeout_s: float | None = None) -> bool:
         """Wait until no task is left."""
         with self._idle:
             return self._idle.wait_for(lambda: not self._tasks, timeout_s)
 
+    # --- orders ------------------------------------------------------------------------------------------------------
+
     def _follow(self, orders: Orders) -> None:
         if orders.fenced:
-            _log.warning("another worker took the identity %s", self._site.me.id)
-            self.leave()
-            self.abandon()
+            self._dismiss(f"Another process took the identity {self._site.me.id}, or it was removed from the plane.")
             return
         wanted = {_key(order): order for order in orders.orders}
         for key, order in wanted.items():
@@ -87,32 +133,62 @@ class Agent:
         for task in self._current():
             if _key(task.order) not in wanted:
                 task.abandon()
+        self.drained = orders.draining and not wanted
+        if self.drained:
+            self._on_change()
 
     def _take(self, key: _Key, order: Order) -> None:
         with self._lock:
             running, ended = self._tasks.get(key), self._ended.get(key)
-            if running is None and ended is None:
-                self._tasks[key] = Task(order, self._site, self._on_end)
-        if running is not None:
+            fresh = running is None and ended is None
+            if fresh:
+                self._tasks[key] = Task(order, self._site, self._plane, self._on_end)
+                self.taken += 1
+        if fresh:
+            self._on_change()
+        elif running is not None:
             running.update(order)
         elif ended is not None:
             ended.tell_end()  # the plane has not heard it; never run a task twice
 
-    def _current(self) -> list[Task]:
+    def _current(self) -> list[Undertaking]:
         with self._lock:
             return list(self._tasks.values())
 
-    def _on_end(self, task: Task) -> None:
+    def _on_end(self, task: Undertaking) -> None:
         with self._idle:
             self._ended[_key(task.order)] = task
             self._tasks.pop(_key(task.order), None)
             self._idle.notify_all()
+        self._on_change()
 
-    def _on_silence(self, trouble: Exception, heard: float) -> None:
+    def _dismiss(self, why: str) -> None:
+        _log.warning("dismissed: %s", why)
+        self.dismissed = why
+        self.leave()
+        self.abandon(why)
+        self._on_change()
+
+    # --- silence -----------------------------------------------------------------------------------------------------
+
+    def _on_trouble(self, trouble: Exception) -> None:
+        if isinstance(trouble, Unauthorized):
+            self._dismiss(f"The plane does not know this worker's key (any more): {trouble.sentence}")
+            return
         expected = isinstance(trouble, GPULayerError)
         _log.warning("the plane did not answer: %s", trouble, exc_info=not expected)
-        if time.monotonic() - heard > LEASE_S:
-            self.abandon()
+        asked = trouble.facts.get("retry_after_s") if isinstance(trouble, GPULayerError) else None
+        # Many workers lose a plane at one moment; they do not all come back at one.
+        self._leaving.wait(max(random.uniform(*_PAUSES_S), float(asked or 0.0)))
+
+    def _watch_lease(self) -> None:
+        """A question may hang for longer than the lease lasts."""
+        while not self._leaving.wait(max(0.05, min(1.0, self._lease.until - clock()))):
+            self._check_lease()
+
+    def _check_lease(self) -> None:
+        if self._site.leased and self._lease.passed(clock()):
+            self.abandon(f"Its worker could not reach the plane for {self._lease.seconds:g} s.")
 
 
 def _key(order: Order) -> _Key:

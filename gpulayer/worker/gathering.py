@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpulayer.artifacts import outputs
-from gpulayer.plane import Plane
 from gpulayer.spec.files import FileEntry, Manifest
 from gpulayer.spec.records import Order
 from gpulayer.spec.reports import CallStored, OutputsIndexed
 from gpulayer.worker import calls, clearing, prepare
 from gpulayer.worker.layout import TaskFolders
+from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.reporter import Reporter
 
 _log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class Gathering:
     ``troubles`` are sentences about what could not be stored.
     """
 
-    def __init__(self, order: Order, where: TaskFolders, plane: Plane, reporter: Reporter) -> None:
+    def __init__(self, order: Order, where: TaskFolders, plane: PatientPlane, reporter: Reporter) -> None:
         self._order = order
         self._where = where
         self._plane = plane

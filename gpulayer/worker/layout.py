@@ -1,4 +1,4 @@
-"""Where the folders and locks of a task lie in a home."""
+"""Where the folders and locks of a task lie."""
 
 from __future__ import annotations
 
@@ -74,15 +74,15 @@ class TaskFolders:
         self.lock.unlink(missing_ok=True)
 
 
-def folders(home: Path, order: Order) -> TaskFolders:
-    """Name the folders of a task; the nodes of a job with calls share one work folder on a machine."""
+def folders(home: Path, shared: Path, order: Order) -> TaskFolders:
+    """Name the folders of a task (see ``Site``); the nodes of a job with calls share one work folder on a machine."""
     attempt = f"{order.job_id}.{order.attempt}"
     task = f"{attempt}.{order.node_rank}"
     root = home / "tasks" / task
     return TaskFolders(
         root=root,
-        work=home / "work" / (attempt if shared(order) else task),
-        lock=home / "locks" / f"task-{task}",
+        work=shared / "work" / attempt if shares_work(order) else home / "work" / task,
+        lock=shared / "locks" / f"task-{task}",
         tmp=_short(root / "tmp"),
     )
 
@@ -93,11 +93,11 @@ def _short(tmp: Path) -> Path:
     return Path(f"/tmp/gpulayer-{os.getuid()}", hashlib.sha256(os.fsencode(tmp)).hexdigest()[:12])
 
 
-def shared(order: Order) -> bool:
+def shares_work(order: Order) -> bool:
     """Say whether the job's nodes on one machine share a work folder."""
     return order.spec.calls is not None
 
 
-def locks_of_attempt(home: Path, order: Order) -> list[Path]:
+def locks_of_attempt(shared: Path, order: Order) -> list[Path]:
     """Return the locks of all tasks of this attempt that were on this machine."""
-    return sorted((home / "locks").glob(f"task-{order.job_id}.{order.attempt}.*"))
+    return sorted((shared / "locks").glob(f"task-{order.job_id}.{order.attempt}.*"))

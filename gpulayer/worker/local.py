@@ -6,7 +6,6 @@ python -P -m gpulayer.worker.local --home H --owner PRC --watch-pid PID --worker
 from __future__ import annotations
 
 import argparse
-import ctypes
 import logging
 import os
 import signal
@@ -20,14 +19,13 @@ from gpulayer.plane import Plane
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import Reason
 from gpulayer.spec.workers import WorkerInfo
-from gpulayer.worker import hardware
+from gpulayer.worker import hardware, processes
 from gpulayer.worker.agent import Agent
-from gpulayer.worker.task import Site
+from gpulayer.worker.site import Site
 from gpulayer.worker.watch import CallerWatch
 
 _log = logging.getLogger(__name__)
 _SOON_S, _LOOK_S, _SELDOM_S = 0.1, 1.0, 5.0
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Host:
@@ -95,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Host workers for one caller."""
     args = _arguments(argv)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    _adopt_orphans()
+    processes.adopt_orphans()
     watch = CallerWatch(args.watch_pid, sys.stdin.fileno())
     plane = planes.open(args.home, process="worker")
     can = hardware.capabilities(args.home, os.environ)
@@ -104,6 +102,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         Site(
             plane=plane,
             home=args.home,
+            shared=args.home,
             me=WorkerInfo(
                 id=worker_id,
                 name=name,
@@ -138,12 +137,6 @@ def _listen_to_signals(host: Host) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: host.end())
-
-
-def _adopt_orphans() -> None:
-    """When a guard is killed, what it guarded becomes ours, and not init's."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 if __name__ == "__main__":

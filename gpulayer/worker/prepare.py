@@ -10,18 +10,18 @@ from pathlib import Path, PurePosixPath
 
 from gpulayer.artifacts import archive, links, outputs
 from gpulayer.errors import GPULayerError, PreparationFailed
-from gpulayer.plane import Plane
 from gpulayer.spec.job import Calls, FunctionJob, Input
 from gpulayer.spec.records import Order
 from gpulayer.worker import layout
 from gpulayer.worker.layout import TaskFolders
+from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.torchrun import CALL_FILE
 
 _LOOK_S = 0.02
 RESULT_FILE = "result.json"
 
 
-def prepare(order: Order, where: TaskFolders, plane: Plane, stopped: Callable[[], bool]) -> None:
+def prepare(order: Order, where: TaskFolders, plane: PatientPlane, stopped: Callable[[], bool]) -> None:
     """Make everything ready; raises ``PreparationFailed`` in the words of what went wrong.
 
     The nodes of a job with calls share one work folder on a machine: the tending one fills it, the others wait for that.
@@ -44,7 +44,7 @@ def prepare(order: Order, where: TaskFolders, plane: Plane, stopped: Callable[[]
         raise PreparationFailed(f"{type(cause).__name__}: {cause}") from cause
 
 
-def _start_settings(order: Order, where: TaskFolders, plane: Plane) -> None:
+def _start_settings(order: Order, where: TaskFolders, plane: PatientPlane) -> None:
     """Put what the job's half reads before the script begins where it looks for it."""
     calls = order.spec.calls
     if calls is not None and calls.settings is not None:
@@ -53,14 +53,14 @@ def _start_settings(order: Order, where: TaskFolders, plane: Plane) -> None:
 
 def tends(order: Order) -> bool:
     """Say whether this node fills the work folder and stores what is in it."""
-    return not layout.shared(order) or order.machine_rank == order.node_rank
+    return not layout.shares_work(order) or order.machine_rank == order.node_rank
 
 
 def marker(where: TaskFolders) -> Path:
     return where.work.with_name(where.work.name + ".filled")
 
 
-def _fill(order: Order, where: TaskFolders, plane: Plane) -> None:
+def _fill(order: Order, where: TaskFolders, plane: PatientPlane) -> None:
     spec = order.spec
     where.work.mkdir(parents=True, exist_ok=True)
     if spec.source is not None:

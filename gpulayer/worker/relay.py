@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpulayer.plane import Plane
 from gpulayer.spec.calls import Arrival, ErrorRecord, Go, Outcome
 from gpulayer.spec.causes import Evidence
 from gpulayer.spec.files import Blob
@@ -37,6 +36,7 @@ from gpulayer.worker import calls, checkpoints, evidence
 from gpulayer.worker.background import Background
 from gpulayer.worker.exits import Watched
 from gpulayer.worker.layout import TaskFolders
+from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.reporter import Reporter
 
 _log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Relay:
         self,
         order: Order,
         where: TaskFolders,
-        plane: Plane,
+        plane: PatientPlane,
         reporter: Reporter,
         background: Background,
         on_fault: Callable[[Evidence], None],

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from functools import partial
 
+from gpulayer.errors import Forbidden, JobNotFound
 from gpulayer.logs.ship import Shipment
 from gpulayer.logs.spool import SpoolReader
-from gpulayer.plane import Plane
 from gpulayer.spec.records import Order
 from gpulayer.worker.layout import TaskFolders
-from gpulayer.worker.reporter import persist
+from gpulayer.worker.patience import PatientPlane
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.05
-_PATIENCE_S = 90.0
 
 
 class Shipping:
     """A thread that follows the spool; ``catch_up`` and ``finish`` wait until everything in it was taken."""
 
-    def __init__(self, plane: Plane, order: Order, where: TaskFolders) -> None:
+    def __init__(self, plane: PatientPlane, order: Order, where: TaskFolders) -> None:
         self._plane = plane
         self._order = order
         self._where = where
@@ -29,6 +27,7 @@ class Shipping:
         self._asked = 0
         self._reached = 0
         self._last = False
+        self._sent = False
         self._thread = threading.Thread(target=self._follow, name="gpulayer-shipping", daemon=True)
         self._thread.start()
 
@@ -38,7 +37,7 @@ class Shipping:
             self._last = True
             self._changed.notify_all()
         self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return self._sent
 
     def catch_up(self, timeout_s: float) -> bool:
         """Say whether all lines that are in the spool now were taken in time."""
@@ -51,15 +50,18 @@ class Shipping:
     def _follow(self) -> None:
         reader = SpoolReader(self._where.spool)
         try:
-            shipment = persist(partial(self._begin, reader), _PATIENCE_S)
+            shipment = self._begin(reader)
             while True:
                 asked, last = self._asked, self._last
                 while batch := shipment.batch():
-                    persist(partial(self._plane.append_lines, self._order.job_id, batch), _PATIENCE_S)
+                    self._plane.append_lines(self._order.job_id, batch)
                     shipment.taken()
                 if last:
+                    self._sent = True
                     return
                 self._rest(asked)
+        except (JobNotFound, Forbidden):  # removed: nobody reads them any more
+            self._sent = True
         except Exception:
             _log.exception("the lines of %s could not be sent; they stay in %s", self._order.job_id, self._where.spool)
         finally:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gpulayer.spec.base import Record
 from gpulayer.spec.causes import Evidence
 from gpulayer.spec.records import Stop
 from gpulayer.spec.states import Reason, TaskState
@@ -18,11 +17,13 @@ _OF_EVIDENCE = {
     "diverged": Reason.CALLS_DIVERGED,
     "straggler": Reason.STRAGGLER,
 }
+_OF_STOP = {Reason.TIMEOUT: TaskState.TIMED_OUT, Reason.WORKER_LOST: TaskState.LOST}
 _TERMINATED = 128 + 15
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(Record):
+    """How a task ended, as the plane is told."""
+
     state: TaskState
     reason: Reason
     exit_code: int | None
@@ -46,17 +47,19 @@ def of_task(
     first = next((found for found in evidence if found.kind != "communication"), evidence[0] if evidence else None)
     if first is not None and not (stop is not None and first.kind == "communication"):
         code = first.exit_code if first.exit_code is not None else exit_code
-        return Ending(TaskState.FAILED, _OF_EVIDENCE[first.kind], code, f"{first.sentence} {sentence}".strip())
+        return _ending(TaskState.FAILED, _OF_EVIDENCE[first.kind], code, f"{first.sentence} {sentence}".strip())
     if failed_call:
-        return Ending(TaskState.FAILED, Reason.USER_ERROR, 1, sentence)
+        return _ending(TaskState.FAILED, Reason.USER_ERROR, 1, sentence)
     if well or (exit_code == 0 and stop is None):
-        return Ending(TaskState.SUCCEEDED, Reason.DONE, 0, sentence)
+        return _ending(TaskState.SUCCEEDED, Reason.DONE, 0, sentence)
     if stop is not None:
-        state = TaskState.TIMED_OUT if stop.reason is Reason.TIMEOUT else TaskState.CANCELLED
-        return Ending(
-            state, stop.reason, _TERMINATED if exit_code in (None, 1) else _shell(exit_code), sentence or stop.sentence
-        )
-    return Ending(TaskState.FAILED, Reason.EXITED, _shell(exit_code), sentence)
+        code = _TERMINATED if exit_code in (None, 1) else _shell(exit_code)
+        return _ending(_OF_STOP.get(stop.reason, TaskState.CANCELLED), stop.reason, code, sentence or stop.sentence)
+    return _ending(TaskState.FAILED, Reason.EXITED, _shell(exit_code), sentence)
+
+
+def _ending(state: TaskState, reason: Reason, exit_code: int | None, sentence: str = "") -> Ending:
+    return Ending(state=state, reason=reason, exit_code=exit_code, sentence=sentence)
 
 
 def _shell(exit_code: int | None) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -81,13 +80,6 @@ def _sentence(rank: int, call: int, finished: Collection[int], grace_s: float) -
 
 def processor_time(pid: int) -> float:
     """Return the seconds of processor time that a process and its living descendants have used."""
-    return sum(_used(each) for each in (pid, *(process.pid for process in processes.descendants(pid))))
-
-
-def _used(pid: int) -> float:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            fields = file.read().rpartition(") ")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    own = processes.stat(pid)
+    used: float = sum(process.used_s for process in (*((own,) if own else ()), *processes.descendants(pid)))
+    return used

@@ -16,7 +16,7 @@ from gpulayer.spec.base import new_id
 from gpulayer.spec.workers import WorkerInfo
 from gpulayer.worker import hardware
 from gpulayer.worker.agent import Agent
-from gpulayer.worker.task import Site
+from gpulayer.worker.site import Site
 from tests.worker.recording import RecordingPlane, Spec
 
 
@@ -27,7 +27,7 @@ class Fleet:
         self.plane = plane
         can = hardware.capabilities(home, {"CUDA_VISIBLE_DEVICES": ""})
         self.agents = [
-            Agent(Site(plane, home, WorkerInfo(id=new_id("wkr"), name=f"w{at}", capabilities=can), environ))  # type: ignore[arg-type]
+            Agent(Site(plane, home, home, WorkerInfo(id=new_id("wkr"), name=f"w{at}", capabilities=can), environ))  # type: ignore[arg-type]
             for at in range(count)
         ]
         for agent in self.agents:

@@ -25,7 +25,7 @@ def order(spec: Any, **fields: Any) -> Order:
 
 def env_of(host: dict[str, str], spec: Any = None, can: Capabilities = CAN, **fields: Any) -> dict[str, str]:
     given = order(spec or CommandJob(command=("x",)), **fields)
-    return environment.of_task(given, layout.folders(HOME, given), host, "one", can)
+    return environment.of_task(given, layout.folders(HOME, HOME, given), host, "one", can)
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_a_long_home_gets_a_short_tmpdir() -> None:
     given = order(CommandJob(command=("x",)))
     deep = Path("/" + "d" * 90)
 
-    assert layout.folders(HOME, given).tmp == Path("/h/tasks/job-1.2.1/tmp")
-    assert len(str(layout.folders(deep, given).tmp)) < 50
+    assert layout.folders(HOME, HOME, given).tmp == Path("/h/tasks/job-1.2.1/tmp")
+    assert len(str(layout.folders(deep, deep, given).tmp)) < 50
 
 
 def launch(spec: Any, **fields: Any) -> torchrun.Launch:
     given = order(spec, **fields)
-    return torchrun.launch(given, layout.folders(HOME, given), {"PYTHONSAFEPATH": ""}, "one", CAN, POINT)
+    return torchrun.launch(given, layout.folders(HOME, HOME, given), {"PYTHONSAFEPATH": ""}, "one", CAN, POINT)
 
 
 def test_torchrun_is_started_as_documented() -> None:
