@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 import click
 
+from gpulayer import settings
 from gpulayer.cli.outcome import as_click
 
 COMMANDS = {
     "run": "Run a command as a job.",
     "launch": "Run a script under torchrun on one or several workers, as a job.",
+    "call": "Call a function as a job, and print what it returns.",
     "jobs": "List, show, follow, cancel and remove jobs.",
     "artifacts": "List and fetch the files that a job left.",
     "workers": "List, drain and remove workers.",
+    "worker": "Make this machine a worker of a plane.",
     "package": "Show what a job would bring along of your source.",
     "resources": "Show what this machine offers to jobs.",
     "doctor": "Check whether jobs can run here.",
     "version": "Print the versions in use.",
 }
 """Every noun or verb is a module beside this one, whose ``command`` is the click command."""
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class Front(click.Group):
@@ -45,12 +51,17 @@ class Front(click.Group):
 
 
 @click.group(cls=Front, name="gpulayer", context_settings={"help_option_names": ["-h", "--help"]})
-def command() -> None:
-    """Run training and other jobs on this machine, and look after them.
+@click.option("--url", metavar="URL", help="The plane to speak to, instead of GPULAYER_URL.")
+@click.option("--token-file", type=_FILE, help="The file that holds the token for it, instead of GPULAYER_TOKEN.")
+@click.option("--ca-cert", type=_FILE, help="Who may vouch for it (PEM), instead of GPULAYER_CA_CERT.")
+@click.pass_context
+def command(ctx: click.Context, url: str | None, token_file: Path | None, ca_cert: Path | None) -> None:
+    """Run training and other jobs on this machine or on a plane, and look after them.
 
-    Jobs, their logs and their files live in GPULAYER_HOME (~/.gpulayer). Exit codes: 0 done, 1 the job failed,
-    2 wrong use, 130 interrupted.
+    Jobs, their logs and their files live in GPULAYER_HOME (~/.gpulayer), or at the plane that GPULAYER_URL names. Exit
+    codes: 0 done, 1 the job failed, 2 wrong use, 130 interrupted.
     """
+    ctx.with_resource(settings.saying(url=url, token_file=token_file, ca_cert=ca_cert))
 
 
 def main() -> None:
