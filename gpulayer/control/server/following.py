@@ -43,28 +43,38 @@ def _news(db: Connection, job_id: str, cursor: Cursor, newest: int) -> News:
 
 
 class OrdersLook:
-    """Looks whether a worker's orders differ from the version it has; reads jobs only when one was written."""
+    """Looks whether a worker's orders differ from the version it has; reads jobs only when one was written.
 
-    def __init__(self, store: Store, worker_id: str, seen: int) -> None:
+    With a ``lease_s``, a worker that was lost goes on when it is heard again; another ``incarnation`` of it is fenced.
+    """
+
+    def __init__(self, store: Store, worker_id: str, seen: int, *, lease_s: float | None = None, incarnation: str = "") -> None:
         self._store = store
         self._worker_id = worker_id
         self._seen = seen
+        self._ends_with = ("gone", "lost") if lease_s is None else ("gone",)
+        self._lease = {} if lease_s is None else {"lease_s": lease_s}
+        self._incarnation = incarnation
         self._basis: object = None
         self.found = Orders(version=0)
 
     def __call__(self) -> Orders | None:
         with self._store.read() as db:
             standing = workers.standing(db, self._worker_id)
-            basis = (standing and standing.state, jobs.versions_of_worker(db, self._worker_id))
+            state = "gone" if standing is None or self._is_older_than(standing.incarnation) else standing.state
+            basis = (state, jobs.versions_of_worker(db, self._worker_id))
             if basis == self._basis:
                 return None
             records = jobs.of_worker(db, self._worker_id)
         self._basis = basis
-        state = "gone" if standing is None else standing.state
         given = tuple(order for record in records for order in orders.orders_for(record, self._worker_id))
-        asked = Orders(version=0, orders=given, draining=state == "draining", fenced=state in ("gone", "lost"))
+        fenced = state in self._ends_with
+        asked = Orders(version=0, orders=given, draining=state == "draining", fenced=fenced, **self._lease)
         self.found = asked.model_copy(update={"version": _version(asked)})
         return self.found if self.found.version != self._seen else None
+
+    def _is_older_than(self, incarnation: str) -> bool:
+        return bool(self._incarnation) and incarnation not in ("", self._incarnation)
 
 
 def _version(asked: Orders) -> int:

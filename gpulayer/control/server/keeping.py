@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
@@ -36,9 +35,9 @@ class Keeper:
             touched = blobs.touched_at(db, sha256)
         if touched is None or not self._files.has(sha256):
             return False
-        if touched < time.time() - _FRESH_S:
+        if touched < self._store.now() - _FRESH_S:
             with self._store.write() as db:
-                return blobs.touch(db, sha256, time.time())
+                return blobs.touch(db, sha256, self._store.now())
         return True
 
     def put(self, source: Path | bytes) -> Blob:
@@ -46,7 +45,7 @@ class Keeper:
             blob = self._files.put(source)
             with self._store.write() as db:
                 if self._files.has(blob.sha256):  # else a collection came between, for the last time: this row is fresh
-                    blobs.keep(db, blob, time.time())
+                    blobs.keep(db, blob, self._store.now())
                     return blob
 
     def open(self, sha256: str) -> BinaryIO:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from sqlalchemy import Connection
 
@@ -45,7 +44,7 @@ def schedule(store: Store) -> None:
             looked = snapshot(db)
         if not looked.queued:
             return
-        now = time.time()
+        now = store.now()
         if _apply(store, looked, placement.plan(looked, now), now):
             return
 

@@ -1,0 +1,30 @@
+"""The plane as an HTTP application: its routes, behind what holds for every request."""
+
+from __future__ import annotations
+
+import warnings
+
+from fastapi import FastAPI
+from pydantic.warnings import UnsupportedFieldAttributeWarning
+
+from gpulayer.control.server import statuses
+from gpulayer.control.server.hosted import HostedPlane
+from gpulayer.control.server.routes import about, artifacts, blobs, calls, jobs, join, lines, reports, secrets, tokens, workers
+from gpulayer.control.server.uploads import Uploads
+
+ROUTES = (about, jobs, calls, lines, artifacts, blobs, workers, reports, join, secrets, tokens)
+
+
+def application(plane: HostedPlane, uploads: Uploads, *, fingerprint: str = "") -> FastAPI:
+    """Return the application over a plane; ``fingerprint`` is that of a certificate that nobody else vouches for."""
+    app = FastAPI(title="GPUlayer", openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None)
+    app.state.plane = plane
+    app.state.uploads = uploads
+    app.state.fingerprint = fingerprint
+    for each in ROUTES:
+        app.include_router(each.router)
+    statuses.install(app)
+    with warnings.catch_warnings():  # FastAPI does so itself, but only while it makes a route: our values are built later
+        warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)
+        app.openapi()
+    return app

@@ -1,0 +1,106 @@
+"""Which status an error travels with, and how it reads on the wire."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from gpulayer import errors
+from gpulayer.errors import GPULayerError
+
+_log = logging.getLogger("gpulayer.server")
+
+STATUS: dict[type[GPULayerError], int] = {
+    errors.BadRequest: 400,
+    errors.Unauthorized: 401,
+    errors.Forbidden: 403,
+    errors.NotFound: 404,
+    errors.TokenNotFound: 404,
+    errors.SecretNotFound: 404,
+    errors.StaleReport: 409,
+    errors.MessageTooLarge: 413,
+    errors.InvalidJob: 422,
+    errors.Unschedulable: 422,
+    errors.InvalidSecret: 422,
+    errors.CallRefused: 409,
+    errors.PlaneBusy: 429,
+    errors.HomeBusy: 503,
+    errors.DatabaseUnusable: 503,
+    errors.DiskFull: 507,
+}
+"""The nearest class counts; whatever isn't here is our fault."""
+
+RETRY_AFTER_S = 1.0
+
+
+def status_of(error: GPULayerError) -> int:
+    """Return the status of an error; ``facts`` may name another one for a busy plane."""
+    return next((STATUS[cls] for cls in type(error).__mro__ if cls in STATUS), 500)
+
+
+def answer(error: GPULayerError, status: int | None = None) -> JSONResponse:
+    """Make the answer that a client makes the same error of."""
+    status = status_of(error) if status is None else status
+    headers = {}
+    if status in (429, 503):
+        headers["Retry-After"] = str(error.facts.get("retry_after_s", RETRY_AFTER_S))
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse({"error": _plain(error.to_wire())}, status, headers)
+
+
+def _plain(wire: dict[str, Any]) -> dict[str, Any]:
+    """Make sure that JSON can hold the facts, whatever an error was given."""
+    wire["facts"] = {name: value if _is_plain(value) else str(value) for name, value in wire["facts"].items()}
+    return wire
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _is_plain(each) for name, each in value.items())
+    return value is None or isinstance(value, str | int | bool) or (isinstance(value, float) and value - value == 0)
+
+
+def install(app: FastAPI) -> None:
+    """Let every error leave as ours, with a status that says whose fault it was."""
+    app.add_exception_handler(GPULayerError, _ours)
+    app.add_exception_handler(RequestValidationError, _not_understood)
+    app.add_exception_handler(HTTPException, _of_the_framework)
+    app.add_exception_handler(Exception, _unforeseen)
+
+
+async def _ours(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, GPULayerError)
+    return answer(error) if status_of(error) != 500 else await _unforeseen(request, error)
+
+
+async def _not_understood(request: Request, error: Exception) -> JSONResponse:
+    """Name the fields of a request that don't fit; what people write as a job is invalid, the rest is a bad request."""
+    assert isinstance(error, RequestValidationError)
+    fields = {".".join(map(str, each["loc"])): str(each["msg"]) for each in error.errors()}
+    unknown = any(each["type"] == "extra_forbidden" for each in error.errors())
+    kind = errors.InvalidJob if unknown else errors.BadRequest
+    sentence = "; ".join(f"{name}: {why}" for name, why in list(fields.items())[:5])
+    return answer(kind(f"The request can't be read: {sentence}.", fields=fields))
+
+
+async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    told = errors.BadRequest(str(error.detail)).to_wire()
+    return JSONResponse({"error": told}, error.status_code, error.headers)
+
+
+async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
+    """Tell the caller an id and nothing else; the log has the rest."""
+    fault = secrets.token_hex(6)
+    _log.error("fault", exc_info=error, extra={"facts": {"fault": fault, "method": request.method, "path": request.url.path}})
+    told = errors.PlaneError("The plane failed at this.", next_step=f"Its log tells why, under {fault}.", fault=fault)
+    return JSONResponse({"error": told.to_wire()}, 500)
