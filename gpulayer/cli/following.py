@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import click
 
@@ -19,31 +21,66 @@ LOOK_S = 0.25
 """How long one look for news may take: a Ctrl-C is acted on after it."""
 
 
-def follow_to_end(plane: Plane, job_id: str) -> tuple[JobRecord, bool]:
-    """Print a job's lines until it has ended; return it, and whether it was interrupted here.
+@dataclass(frozen=True)
+class End:
+    """How following a job ended: with the job, or (``left``) with a person who lets it go on."""
 
-    One Ctrl-C cancels it and goes on following, a second kills it.
+    job: JobRecord
+    interrupted: bool = False
+    left: bool = False
+
+
+def to_end(plane: Plane, job_id: str, *, outlives: bool = False, lines_to_stderr: bool = False) -> End:
+    """Print a job's lines until it has ended.
+
+    One Ctrl-C cancels it and goes on following, a second kills it. Where the plane ``outlives`` this process and a person
+    sits there, the first one asks before.
     """
-    said, heard = "", 0
+    said, heard, cancelled = "", 0, False
     news = plane.news(job_id, Cursor())
     with Interrupts() as interrupts:
         while True:
-            print_lines(news.lines)
+            print_lines(news.lines, to_stderr=lines_to_stderr)
             said = say_where_it_stands(news, said)
             if news.job.state.terminal and not news.lines:
-                return news.job, heard > 0
+                return End(news.job, interrupted=cancelled)
             if interrupts.count > heard:
+                wish = _ask(interrupts) if outlives and not cancelled else "cancel"
                 heard = interrupts.count
-                say("stopping the job; Ctrl-C again kills it" if heard == 1 else "killing the job")
-                plane.cancel(job_id, kill=heard > 1)
+                if wish == "leave":
+                    return End(news.job, interrupted=True, left=True)
+                if wish == "go on":
+                    heard = interrupts.count = 0
+                else:
+                    say("stopping the job; Ctrl-C again kills it" if heard == 1 else "killing the job")
+                    plane.cancel(job_id, kill=heard > 1)
+                    cancelled = True
             news = plane.news(job_id, news.cursor, timeout_s=LOOK_S)
 
 
-def print_lines(lines: Iterable[LogLine]) -> None:
+def _ask(interrupts: Interrupts) -> str:
+    """Ask what a Ctrl-C meant; a second one means the end of the job, as does one where nobody can answer."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return "cancel"
+    wishes = {"c": "cancel", "l": "leave", "g": "go on"}
+    while True:
+        click.echo("gpulayer: [c]ancel the job, [l]eave it running, or [g]o on following? ", err=True, nl=False)
+        while not select.select([sys.stdin], [], [], LOOK_S)[0]:
+            if interrupts.count > 1:
+                click.echo(err=True)
+                return "cancel"
+        answer = sys.stdin.readline()
+        if not answer:
+            return "cancel"
+        if (wish := wishes.get(answer.strip().lower()[:1])) is not None:
+            return wish
+
+
+def print_lines(lines: Iterable[LogLine], *, to_stderr: bool = False) -> None:
     """Print what the job printed; what torchrun's agent said of it is ours to tell, so it goes to stderr."""
     renderer = Renderer.on(sys.stdout)
     for line in lines:
-        click.echo(renderer.line(line), err=line.stream == "agent")
+        click.echo(renderer.line(line), err=to_stderr or line.stream == "agent")
 
 
 def say_where_it_stands(news: News, said: str) -> str:

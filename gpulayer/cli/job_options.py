@@ -1,36 +1,69 @@
-"""The options that ``run`` and ``launch`` share, as the fields of a job spec."""
+"""The options that ``run``, ``launch`` and ``call`` share, as the fields of a job spec."""
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast, get_args
 
 import click
 
+from gpulayer import settings
+from gpulayer.cli.submission import Stay
+from gpulayer.client import environment
+from gpulayer.client.options import default_target
+from gpulayer.spec.resources import Target
+
+TARGETS = get_args(Target)
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option("--name", help="A name to find the job by."),
     click.option("--gpus", type=click.IntRange(min=0), default=0, help="CUDA devices on each worker."),
     click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="Set a variable in the job; may be given again."),
+    click.option("--env-file", type=click.Path(exists=True, dir_okay=False), help="Set the variables of a dotenv file."),
+    click.option("--forward-env", multiple=True, metavar="PATTERN", help="Set your own variables of that name (WANDB_*)."),
+    click.option("--target", type=click.Choice(TARGETS), help="Where it runs: local here, remote where GPULAYER_URL is set."),
     click.option("--timeout", "timeout_s", type=float, metavar="SECONDS", help="End the job after so long a run."),
     click.option("--queue", is_flag=True, help="Wait when no worker could ever run it, instead of failing at once."),
     click.option("--source", type=click.Path(exists=True, file_okay=False), help="The folder that travels with the job."),
+    click.option("--detach", is_flag=True, help="Print the job's id and leave it to run."),
+    click.option("--dry-run", is_flag=True, help="Say whether and where it could run, and submit nothing."),
 )
 
 
 def with_job_options(command: F) -> F:
-    """Give a command the options that ``fields`` reads, and ``source``."""
+    """Give a command the options that ``fields`` reads, ``source``, and ``stay``."""
+
+    @functools.wraps(command)
+    def staying(*args: Any, detach: bool, dry_run: bool, **options: Any) -> Any:
+        return command(*args, stay=Stay(detach, dry_run), **options)
+
+    made: Any = staying
     for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+        made = option(made)
+    return cast(F, made)
 
 
-def fields(*, name: str | None, gpus: int, env: tuple[str, ...], timeout_s: float | None, queue: bool) -> dict[str, Any]:
+def fields(
+    *,
+    name: str | None,
+    gpus: int,
+    env: tuple[str, ...],
+    env_file: str | None,
+    forward_env: tuple[str, ...],
+    target: Target | None,
+    timeout_s: float | None,
+    queue: bool,
+) -> dict[str, Any]:
     """Return what the options say, as fields common to all job specs."""
+    pairs = dict(map(_pair, env))
     return {
         "name": name,
-        "env": dict(map(_pair, env)),
+        "env": environment.gather(os.environ, env=pairs, env_file=env_file, forward_env=forward_env),
+        "forward_env": forward_env,
+        "placement": {"target": target or default_target(settings.read())},
         "timeout_s": timeout_s,
         "on_unschedulable": "queue" if queue else "fail",
         "resources": {"accelerator": "cuda", "gpu_count": gpus} if gpus else {},

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gpulayer.cli.job_options import fields, with_job_options
-from gpulayer.cli.local_job import Place, absolute, place_of, run_here
+from gpulayer.cli.submission import Place, Stay, absolute, place_of, run
 from gpulayer.errors import EntrypointMissing
 from gpulayer.spec.job import DistributedJob
 
@@ -30,6 +30,7 @@ def command(
     procs_per_worker: int,
     backend: str,
     source: str | None,
+    stay: Stay,
     **common: Any,
 ) -> None:
     """Run a script under torchrun on one or several workers, as a job, and follow it.
@@ -51,7 +52,7 @@ def command(
             **fields(**common),
         )
 
-    run_here(place, make, always=always)
+    run(place, make, stay, always=always)
 
 
 def locate(entrypoint: str, source: str | None, *, module: bool) -> tuple[Place, str, tuple[Path, ...]]:

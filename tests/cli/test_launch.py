@@ -9,12 +9,21 @@ import pytest
 
 from gpulayer.cli.job_options import fields
 from gpulayer.cli.launch import locate
-from gpulayer.cli.local_job import Place
+from gpulayer.cli.submission import Place
 from gpulayer.client.source import StoredSource
 from gpulayer.errors import EntrypointMissing
 from tests.cli.conftest import Cli
 
-PLAIN = {"name": None, "gpus": 0, "env": (), "timeout_s": None, "queue": False}
+PLAIN = {
+    "name": None,
+    "gpus": 0,
+    "env": (),
+    "env_file": None,
+    "forward_env": (),
+    "target": None,
+    "timeout_s": None,
+    "queue": False,
+}
 
 
 @pytest.fixture

@@ -71,3 +71,33 @@ def test_ctrl_c_cancels_and_is_130(project: Path) -> None:
         said = running.communicate(timeout=60)[1]
     assert running.returncode == 130, said
     assert json.loads(gpulayer(project, "jobs", "show", newest(project), "--json").stdout)["state"] == "cancelled"
+
+
+def test_a_function_answers_in_json_and_what_it_prints_is_beside(project: Path) -> None:
+    (project / "sums.py").write_text(
+        "def add(*terms, scale=1):\n    print('adding', terms)\n    return {'sum': sum(terms) * scale}\n"
+    )
+    done = gpulayer(project, "call", "sums:add", "--arg", "1", "--arg", "2.5", "--kwarg", "scale=2")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"sum": 7.0}
+    assert "adding (1, 2.5)" in done.stderr
+
+
+def test_a_function_that_fails_prints_no_result(project: Path) -> None:
+    (project / "sums.py").write_text("def fail():\n    raise ValueError('no')\n")
+    done = gpulayer(project, "call", "sums:fail")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "ValueError: no" in done.stderr
+
+
+def test_a_dry_run_answers_and_submits_nothing(project: Path) -> None:
+    done = gpulayer(project, "run", "--dry-run", "--gpus", "99", "true")
+    assert "99 usable cuda device" in done.stdout
+    assert json.loads(gpulayer(project, "jobs", "ls", "--json").stdout) == []
+
+
+def test_nobody_to_leave_a_job_to_is_said(project: Path) -> None:
+    done = gpulayer(project, "run", "--detach", "true")
+    assert done.returncode == 2
+    assert "gpulayer worker start" in done.stderr
+    assert json.loads(gpulayer(project, "jobs", "ls", "--json").stdout) == []

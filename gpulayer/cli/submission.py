@@ -1,0 +1,134 @@
+"""Submits the job of a command where it belongs, from its source folder to its exit code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpulayer import settings
+from gpulayer.artifacts import bundle
+from gpulayer.cli import following
+from gpulayer.cli.following import say
+from gpulayer.cli.jobs import print_explanation
+from gpulayer.cli.opened import opened
+from gpulayer.cli.outcome import FAILED, INTERRUPTED
+from gpulayer.cli.output import Form
+from gpulayer.client import source
+from gpulayer.client.local_workers import LocalWorkers
+from gpulayer.plane import Plane
+from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob, shape
+from gpulayer.spec.records import JobRecord
+from gpulayer.spec.states import JobState
+
+AnyJob = CommandJob | FunctionJob | DistributedJob
+CLOSE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder that travels, and the one below it in which the job starts; both absolute."""
+
+    root: Path
+    cwd: Path
+
+    def fields(self, stored: source.StoredSource, *, local: bool = True) -> dict[str, Any]:
+        """Return what a job spec says of its source; the folder itself is named to workers on this machine alone."""
+        here = {"left_out": stored.left_out, "source_root": str(self.root)} if local else {}
+        return {"source": stored.sha256, "cwd": self.cwd.relative_to(self.root).as_posix(), **here}
+
+
+@dataclass(frozen=True)
+class Stay:
+    """How long a command stays with its job. ``detach`` prints its id and leaves; ``dry_run`` asks and submits nothing."""
+
+    detach: bool = False
+    dry_run: bool = False
+
+
+def place_of(near: Path, source_dir: str | None) -> Place:
+    """Choose the folder: the one named, else the project around ``near``.
+
+    The job starts where the person stands, if that travels.
+    """
+    root, cwd = bundle.find_root(near, source_dir), Path.cwd()
+    return Place(root, cwd if cwd.is_relative_to(root) else root)
+
+
+def run(
+    place: Place,
+    make: Callable[[dict[str, Any]], AnyJob],
+    stay: Stay,
+    *,
+    always: tuple[Path, ...] = (),
+    result: Callable[[Plane, JobRecord], None] | None = None,
+) -> None:
+    """Bundle, submit, follow; then leave with the job's exit code.
+
+    ``make`` adds the fields of the source to the rest. With ``result``, which prints what a job that succeeded answered,
+    the job's own lines go to stderr.
+    """
+    asked = make({})  # what can't be asked for is refused before anything is done
+    found = settings.read()
+    with opened() as plane:
+        if stay.detach and found.url is None:
+            _refuse_nobody_stays(plane)
+        local = asked.placement.target == "local"
+        with _local_workers(plane, found, shape(asked)[0] if local and not stay.detach else 0):
+            if stay.dry_run:
+                print_explanation(plane.explain_spec(asked), Form.TABLE)
+                return
+            stored = source.store(plane, place.root, home=found.home, always=always)
+            submitted = plane.submit(make(place.fields(stored, local=local)))
+            if stay.detach:
+                click.echo(submitted.id)
+                return
+            _stay(plane, submitted, outlives=found.url is not None, result=result)
+
+
+@contextmanager
+def _local_workers(plane: Plane, found: settings.Settings, count: int) -> Iterator[None]:
+    """Have ``count`` workers of this process, where its plane is one of this machine."""
+    if found.url is not None or not count:
+        yield
+        return
+    workers = LocalWorkers(found.home, plane.process_id)
+    try:
+        workers.ensure(count)
+        workers.wait(plane)
+        yield
+    finally:
+        workers.close(CLOSE_S)
+
+
+def _refuse_nobody_stays(plane: Plane) -> None:
+    if not any(worker.info.owner is None and worker.state == "online" for worker in plane.workers()):
+        raise click.UsageError(
+            "With --detach this command leaves, and no worker would be left to run the job: start one with"
+            " `gpulayer worker start`, or name a plane that has some with GPULAYER_URL."
+        )
+
+
+def _stay(plane: Plane, job: JobRecord, *, outlives: bool, result: Callable[[Plane, JobRecord], None] | None) -> None:
+    end = following.to_end(plane, job.id, outlives=outlives, lines_to_stderr=result is not None)
+    if end.left:
+        say(f"{job.id} goes on: gpulayer jobs logs -f {job.id}")
+        raise click.exceptions.Exit(INTERRUPTED)
+    if result is not None and end.job.state is JobState.SUCCEEDED:
+        result(plane, end.job)
+        return
+    count = len(plane.artifacts(job.id))
+    if count:
+        say(f"{count} file{'s' * (count > 1)} left: gpulayer artifacts ls {job.id}")
+    if end.job.state is not JobState.SUCCEEDED:
+        raise click.exceptions.Exit(INTERRUPTED if end.interrupted else FAILED)
+
+
+def absolute(path: str) -> Path:
+    """Return an absolute path without resolving links."""
+    return Path(os.path.abspath(path))
