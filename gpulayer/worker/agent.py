@@ -28,6 +28,7 @@ class Undertaking(Protocol):
     @property
     def order(self) -> Order: ...
     def update(self, order: Order) -> None: ...
+    def renew(self, lease_until: float) -> None: ...
     def stop(self, stop: Stop) -> None: ...
     def abandon(self, sentence: str = ...) -> None: ...
     def tell_end(self) -> None: ...
@@ -92,6 +93,7 @@ class Agent:
                 return
             self._check_lease()  # of the time until this answer came: it may have come too late
             self._lease.renew(asked, orders.lease_s)
+            self._pass_lease_on()
             seen = orders.version
             self._follow(orders)
 
@@ -142,7 +144,7 @@ class Agent:
             running, ended = self._tasks.get(key), self._ended.get(key)
             fresh = running is None and ended is None
             if fresh:
-                self._tasks[key] = Task(order, self._site, self._plane, self._on_end)
+                self._tasks[key] = Task(order, self._site, self._plane, self._on_end, self._lease_until)
                 self.taken += 1
         if fresh:
             self._on_change()
@@ -186,9 +188,19 @@ class Agent:
         while not self._leaving.wait(max(0.05, min(1.0, self._lease.until - clock()))):
             self._check_lease()
 
+    @property
+    def _lease_until(self) -> float | None:
+        return self._lease.until if self._site.leased else None
+
+    def _pass_lease_on(self) -> None:
+        until = self._lease_until
+        if until is not None:
+            for task in self._current():
+                task.renew(until)
+
     def _check_lease(self) -> None:
         if self._site.leased and self._lease.passed(clock()):
-            self.abandon(f"Its worker could not reach the plane for {self._lease.seconds:g} s.")
+            self.abandon(f"Its worker was not heard from for a lease of {self._lease.seconds:g} s.")
 
 
 def _key(order: Order) -> _Key:

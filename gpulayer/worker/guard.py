@@ -4,10 +4,12 @@
 
 FD is a socket to the worker; both sides send one JSON object a line.
 
-    worker: hold {locks}, start {argv, env, cwd, fifos, direct, rank, spool}, flush {number}, stop {grace_s, kill}
-    guard:  waits {path, pid}, held, started {pid}, flushed {number}, ended {exit_code, told, sentence, left}
+    worker: hold {locks}, start {argv, env, cwd, fifos, direct, rank, spool}, lease {until}, flush {number},
+            stop {grace_s, kill}
+    guard:  waits {path, pid}, held, started {pid}, flushed {number}, ended {exit_code, told, expired, sentence, left}
 
-When the socket ends, the worker is dead: everything is killed at once. The locks are freed by the guard's own end.
+When the socket ends, the worker is dead: everything is killed at once. So it is when the worker's lease passed without another:
+a worker that was halted can't do that itself. The locks are freed by the guard's own end.
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ from pathlib import Path
 from typing import Any
 
 from gpulayer.worker import locks, pipes, processes
+from gpulayer.worker.lease import clock
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KILL_PERIOD_S = 0.02
 _LOCK_PERIOD_S = 0.2
 _UNKILLABLE_S = 10.0
+_LEASE_PERIOD_S = 5.0
+"""The longest wait under a lease: waits don't count the time in which the machine sleeps."""
 _NOT_STARTED = 127
 
 
@@ -51,6 +56,8 @@ class Guard:
         self._sentence = ""
         self._told_first = False
         self._kill_at: float | None = None
+        self._lease_until: float | None = None
+        self._expired = False
         self._killing_since: float | None = None
         self._ended = False
         self._direct = False
@@ -63,6 +70,7 @@ class Guard:
             for key, _ in self._selector.select(self._patience()):
                 key.data()
             self._reap()
+            self._check_lease()
             if self._wanted:
                 self._take_locks()
             if self._agent is None and self._exit_code is None:
@@ -92,6 +100,8 @@ class Guard:
                 self._wanted = [Path(path) for path in word["locks"]]
             case "start":
                 self._start(word)
+            case "lease":
+                self._lease_until = word["until"]
             case "flush":
                 self._pipes.flush()
                 self._say("flushed", number=word["number"])
@@ -105,6 +115,11 @@ class Guard:
             self._control.sendall(json.dumps({"kind": kind, **facts}).encode() + b"\n")
         except OSError:
             self._worker_died()
+
+    def _check_lease(self) -> None:
+        if self._lease_until is not None and not self._expired and clock() >= self._lease_until:
+            self._expired = True
+            self._stop(0.0, kill=True)
 
     def _worker_died(self) -> None:
         if self._control is not None:
@@ -212,11 +227,25 @@ class Guard:
             if self._spool is not None:
                 self._spool.close()
             named = [f"{process.name} (pid {process.pid}, state {process.state})" for process in left]
-            self._say("ended", exit_code=self._exit_code, told=self._told_first, sentence=self._sentence, left=named)
+            self._say(
+                "ended",
+                exit_code=self._exit_code,
+                told=self._told_first,
+                expired=self._expired,
+                sentence=self._sentence,
+                left=named,
+            )
         # What the kernel won't kill keeps its locks: the guard stays as long as it does.
         return not left
 
     def _patience(self) -> float | None:
+        waits = self._waits_until_due()
+        if self._lease_until is None or self._expired:
+            return waits
+        left = min(_LEASE_PERIOD_S, max(0.0, self._lease_until - clock()))
+        return left if waits is None else min(left, waits)
+
+    def _waits_until_due(self) -> float | None:
         if self._killing_since is not None:
             return _KILL_PERIOD_S
         if self._exit_code is not None:

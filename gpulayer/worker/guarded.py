@@ -18,8 +18,9 @@ from gpulayer.worker.torchrun import Launch
 class Guarded:
     """A running guard. ``on_word`` is called whenever it said something new.
 
-    ``exit_code`` is the agent's as Python gives it (negative for a signal), once ``ended``, and ``told`` whether it had been
-    told to stop by then; ``lost`` says that the guard itself died and took the task's processes with it.
+    ``exit_code`` is the agent's as Python gives it (negative for a signal), once ``ended``; ``told`` says that it had been told
+    to stop by then, ``expired`` that its lease had passed; ``lost`` says that the guard itself died and took the task's
+    processes with it.
     """
 
     def __init__(self, log: Path, on_word: Callable[[], None]) -> None:
@@ -47,6 +48,7 @@ class Guarded:
         self.lost = False
         self.exit_code: int | None = None
         self.told = False
+        self.expired = False
         self.sentence = ""
         self.left: tuple[str, ...] = ()
         threading.Thread(target=self._listen, name="gpulayer-guard", daemon=True).start()
@@ -76,6 +78,10 @@ class Guarded:
     def stop(self, grace_s: float, *, kill: bool = False) -> None:
         """End the task's processes: SIGTERM, and SIGKILL after the grace. A later stop may only be harder."""
         self._say(kind="stop", grace_s=grace_s, kill=kill)
+
+    def lease(self, until: float) -> None:
+        """Have it kill everything at a time (of ``lease.clock``) unless it hears of a later one before."""
+        self._say(kind="lease", until=until)
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until all that was written by now is in the spool."""
@@ -131,7 +137,7 @@ class Guarded:
                 self._flushed = word["number"]
             case "ended":
                 self.exit_code, self.told, self.sentence = word["exit_code"], word["told"], word["sentence"]
-                self.left = tuple(word["left"])
+                self.expired, self.left = word["expired"], tuple(word["left"])
                 self.ended = True
 
     def _on_silence(self) -> None:

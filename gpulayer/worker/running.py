@@ -79,6 +79,8 @@ class Running:
         if self._wishes.start(self._begin, self._on_stop):
             self._reporter.send(TaskRunning)
             self._watch()
+        if self._guard.expired:  # we were halted, or else we would have been first
+            self._wishes.end(Stop(reason=Reason.WORKER_LOST, sentence="Its worker was halted for longer than its lease."))
         self._relay.finish(_HEAR_OUT_S)
         self._reporter.send(TaskPhase, phase=Phase.UPLOADING)
         self._background.do(lambda: self._gathered.store_last(siblings()))

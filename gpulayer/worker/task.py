@@ -32,7 +32,9 @@ LOOPBACK = "127.0.0.1"
 class Task:
     """Drives one task in a thread of its own; its other methods may be called from any other."""
 
-    def __init__(self, order: Order, site: Site, plane: PatientPlane, on_end: Callable[[Task], None]) -> None:
+    def __init__(
+        self, order: Order, site: Site, plane: PatientPlane, on_end: Callable[[Task], None], lease_until: float | None = None
+    ) -> None:
         self._site = site
         self._plane = plane
         self._on_end = on_end
@@ -40,6 +42,8 @@ class Task:
         self._wishes = Wishes(order)
         self._reporter = Reporter(plane, site.me, order)
         self._faults = Faults(self._wishes, self._reporter)
+        self._lease_until = lease_until
+        self._guard: Guarded | None = None
         self._running: Running | None = None
         self._end: Ending | None = None
         self._thread = threading.Thread(target=self._run, name=f"gpulayer-{order.job_id}.{order.node_rank}", daemon=True)
@@ -54,6 +58,12 @@ class Task:
         self._wishes.take(order)
         if self._running is not None:
             self._running.update(order)
+
+    def renew(self, lease_until: float) -> None:
+        """Take note that the plane counts on the worker until then."""
+        self._lease_until = lease_until
+        if self._guard is not None:
+            self._guard.lease(lease_until)
 
     def stop(self, stop: Stop) -> None:
         """End the task; the first reason stays, a later stop may only be harder."""
@@ -88,7 +98,9 @@ class Task:
     def _live(self) -> tuple[Ending, bool]:
         """Return how it ended, and whether its folders still hold what could not be stored."""
         can = self._site.me.capabilities
-        guard = Guarded(self._where.guard_log, self._wishes.wake)
+        self._guard = guard = Guarded(self._where.guard_log, self._wishes.wake)
+        if self._lease_until is not None:
+            guard.lease(self._lease_until)
         gating = Gating(self._wishes, self._where, self._plane, self._reporter, can.advertise_address or LOOPBACK)
         try:
             gating.get_ready(guard)

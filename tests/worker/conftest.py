@@ -23,13 +23,11 @@ from tests.worker.recording import RecordingPlane, Spec
 class Fleet:
     """Some agents of one home on one recording plane."""
 
-    def __init__(self, plane: RecordingPlane, home: Path, count: int, environ: dict[str, str]) -> None:
+    def __init__(self, plane: RecordingPlane, home: Path, count: int, environ: dict[str, str], leased: bool) -> None:
         self.plane = plane
         can = hardware.capabilities(home, {"CUDA_VISIBLE_DEVICES": ""})
-        self.agents = [
-            Agent(Site(plane, home, home, WorkerInfo(id=new_id("wkr"), name=f"w{at}", capabilities=can), environ))  # type: ignore[arg-type]
-            for at in range(count)
-        ]
+        infos = [WorkerInfo(id=new_id("wkr"), name=f"w{at}", capabilities=can) for at in range(count)]
+        self.agents = [Agent(Site(plane, home, home, info, environ, leased)) for info in infos]  # type: ignore[arg-type]
         for agent in self.agents:
             agent.register()
         self.threads = [threading.Thread(target=agent.run, daemon=True) for agent in self.agents]
@@ -40,6 +38,7 @@ class Fleet:
         for agent in self.agents:
             agent.leave()
             agent.abandon()
+            agent.give_up()
         self.plane.close()
         for agent, thread in zip(self.agents, self.threads, strict=True):
             assert agent.await_idle(30.0)
@@ -51,8 +50,8 @@ def fleet(home: Path) -> Iterator[Callable[..., Fleet]]:
     """Start agents for a job: ``fleet(plane, 2)``."""
     started: list[Fleet] = []
 
-    def start(plane: RecordingPlane, count: int = 1, **environ: str) -> Fleet:
-        found = Fleet(plane, home, count, {**os.environ, **environ})
+    def start(plane: RecordingPlane, count: int = 1, *, leased: bool = False, **environ: str) -> Fleet:
+        found = Fleet(plane, home, count, {**os.environ, **environ}, leased)
         started.append(found)
         return found
 

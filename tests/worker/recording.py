@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from gpulayer.errors import PlaneUnreachable
 from gpulayer.spec.base import new_id
 from gpulayer.spec.calls import Arrival, CallView, Go, Outcome
 from gpulayer.spec.files import Blob
@@ -47,6 +48,9 @@ class RecordingPlane:
         self.wish: Stop | None = None
         self.caller_ended = False
         self.closed = False
+        self.away = False
+        self.refused = 0
+        self.lease_s = 90.0
         self._devices = devices
         self._fail_fast = fail_fast
         self._workers: list[str] = []
@@ -112,13 +116,16 @@ class RecordingPlane:
 
     def orders(self, worker_id: str, *, seen: int = 0, timeout_s: float = 0.0) -> Orders:
         with self._changed:
-            self._changed.wait_for(lambda: self._version != seen or self.closed, timeout_s)
+            self._changed.wait_for(lambda: self._version != seen or self.closed or self.away, timeout_s)
             if self.closed:
                 raise RuntimeError("closed")
-            return Orders(version=self._version, orders=self._orders(self._workers.index(worker_id)))
+            self._be_there()
+            given = self._orders(self._workers.index(worker_id))
+            return Orders(version=self._version, orders=given, lease_s=self.lease_s)
 
     def report(self, report: Any) -> None:
         with self._changed:
+            self._be_there()
             self.reports.append(report)
             match report:
                 case RendezvousTaken():
@@ -136,6 +143,7 @@ class RecordingPlane:
 
     def append_lines(self, job_id: str, lines: Sequence[LogLine]) -> None:
         with self._changed:
+            self._be_there()
             self.kept_lines += lines
             self._changed.notify_all()
 
@@ -143,6 +151,8 @@ class RecordingPlane:
         return {}
 
     def put_blob(self, source: Path | bytes) -> Blob:
+        with self._changed:
+            self._be_there()
         data = source if isinstance(source, bytes) else source.read_bytes()
         name = hashlib.sha256(data).hexdigest()
         self.blobs[name] = data
@@ -152,11 +162,19 @@ class RecordingPlane:
         return io.BytesIO(self.blobs[sha256])
 
     def fetch_blob(self, sha256: str, to: Path) -> None:
+        with self._changed:
+            self._be_there()
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_bytes(self.blobs[sha256])
 
     def jobs(self, *, limit: int = 100) -> list[JobRecord]:
         return []
+
+    def _be_there(self) -> None:
+        if self.away:
+            self.refused += 1
+            self._changed.notify_all()
+            raise PlaneUnreachable("It is away.")
 
     def _ends(self) -> dict[int, TaskEnded]:
         return {each.node_rank: each for each in self.reports if isinstance(each, TaskEnded)}
