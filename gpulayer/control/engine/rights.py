@@ -19,7 +19,8 @@ class Action(StrEnum):
     READ_BLOBS = "read a blob"
     WRITE_BLOBS = "store a blob"
     READ_WORKERS = "list workers"
-    CHANGE_WORKERS = "drain or remove workers"
+    DRAIN_WORKERS = "drain a worker"
+    REMOVE_WORKERS = "remove a worker"
     BE_WORKER = "register, take orders or leave as a worker"
     REPORT = "report on a task, or send its lines"
     LIST_SECRETS = "list the names of secrets"
@@ -49,7 +50,8 @@ RIGHTS: Mapping[Action, Mapping[Role, Whose]] = {
     Action.READ_BLOBS: {"user": Whose.ANY, "worker": Whose.ANY, "task": Whose.OWN_JOB},
     Action.WRITE_BLOBS: {"user": Whose.ANY, "worker": Whose.ANY, "task": Whose.ANY},
     Action.READ_WORKERS: {"user": Whose.ANY},
-    Action.CHANGE_WORKERS: {},
+    Action.DRAIN_WORKERS: {"worker": Whose.OWN_WORKER},
+    Action.REMOVE_WORKERS: {},
     Action.BE_WORKER: {"worker": Whose.OWN_WORKER},
     Action.REPORT: {"worker": Whose.WORKED},
     Action.LIST_SECRETS: {"user": Whose.ANY},

@@ -318,7 +318,7 @@ def test_a_join_token_is_good_for_joining_only() -> None:
 
 
 def test_only_admins_make_tokens_or_change_secrets_and_workers() -> None:
-    for action in (Action.MANAGE_TOKENS, Action.CHANGE_SECRETS, Action.CHANGE_WORKERS):
+    for action in (Action.MANAGE_TOKENS, Action.CHANGE_SECRETS, Action.REMOVE_WORKERS):
         assert [role for role in ("user", "join", "worker", "task") if extent(role, action)] == []  # type: ignore[arg-type]
 
 
@@ -339,9 +339,10 @@ def may(principal: auth.Principal, store: Store, action: Action, **on: object) -
 def test_a_worker_is_itself_only(store: Store) -> None:
     worker = a_worker(store)
 
-    assert may(worker, store, Action.BE_WORKER, worker_id=worker.subject)
-    assert not may(worker, store, Action.BE_WORKER, worker_id="wkr-1")
-    assert not may(worker, store, Action.BE_WORKER)
+    for action in (Action.BE_WORKER, Action.DRAIN_WORKERS):
+        assert may(worker, store, action, worker_id=worker.subject)
+        assert not may(worker, store, action, worker_id="wkr-1")
+        assert not may(worker, store, action)
 
 
 def work(store: Store, worker_id: str, state: TaskState, job: str = "job-1") -> None:

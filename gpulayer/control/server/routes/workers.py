@@ -56,11 +56,12 @@ def leave(worker_id: str, plane: Hosted, asker: Asking) -> None:
 
 @router.post("/{worker_id}/drain", status_code=204)
 def drain(worker_id: str, plane: Hosted, asker: Asking) -> None:
-    asker.may(Action.CHANGE_WORKERS)
+    """Give a worker nothing more; one that is told to end asks that for itself."""
+    asker.may(Action.DRAIN_WORKERS, worker_id=worker_id)
     plane.drain(worker_id)
 
 
 @router.delete("/{worker_id}", status_code=204)
 def remove(worker_id: str, plane: Hosted, asker: Asking) -> None:
-    asker.may(Action.CHANGE_WORKERS)
+    asker.may(Action.REMOVE_WORKERS)
     plane.remove_worker(worker_id)
