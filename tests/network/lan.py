@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-NET = "10.77.0"
+NET = f"10.77.{os.getpid() % 250}"
+"""One for each test run, as the test itself stands in it too, at .2."""
+_OURS = f"glt{os.getpid()}"
 _TOOLS = ("ip", "nft", "nsenter", "setpriv", "unshare")
 _WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
 _SHARED = Path(f"/tmp/gpulayer-{os.getuid()}")
@@ -122,17 +124,19 @@ class Host:
 
 @contextmanager
 def network(folder: Path, names: Sequence[str]) -> Iterator[dict[str, Host]]:
-    """Give hosts that reach each other through a switch; all of it is gone at the end."""
+    """Give hosts that reach each other, and the test, through a switch; all of it is gone at the end."""
     hosts: dict[str, Host] = {}
     switch = Host("switch", f"{NET}.1", folder / "switch")
     try:
         switch.do("ip", "link", "add", "br0", "type", "bridge")
         switch.do("ip", "link", "set", "br0", "up")
+        _plug_ourselves(switch)
         for at, name in enumerate(names):
             hosts[name] = host = Host(name, f"{NET}.{10 + at}", folder / name)
             _plug(switch, host, f"port{at}")
         yield hosts
     finally:
+        subprocess.run(["ip", "link", "del", _OURS], check=False, capture_output=True)  # the kernel would take its time
         for host in (*hosts.values(), switch):
             host.close()
 
@@ -157,3 +161,14 @@ def _plug(switch: Host, host: Host, port: str) -> None:
     switch.do("ip", "link", "set", port, "master", "br0", "up")
     host.do("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
     host.do("ip", "link", "set", "eth0", "up")
+
+
+def _plug_ourselves(switch: Host) -> None:
+    """Our end of the cable goes with the other, when the switch ends."""
+    for words in (
+        f"ip link add {_OURS} type veth peer name uplink netns {switch.init}",
+        f"ip address add {NET}.2/24 dev {_OURS}",
+        f"ip link set {_OURS} up",
+    ):
+        subprocess.run(words.split(), check=True, capture_output=True)
+    switch.do("ip", "link", "set", "uplink", "master", "br0", "up")

@@ -34,6 +34,10 @@ def test_hosts_reach_each_other_by_their_own_addresses(hosts: dict[str, Host]) -
     assert hosts["blue"].do("hostname") == "blue\n"
 
 
+def test_the_test_itself_reaches_them(hosts: dict[str, Host]) -> None:
+    subprocess.run(["ping", "-c", "1", "-W", "2", hosts["red"].address], check=True, capture_output=True)
+
+
 def test_a_cut_link_carries_nothing_until_it_is_restored(hosts: dict[str, Host]) -> None:
     red, blue = hosts["red"], hosts["blue"]
     assert reaches(red, blue)
