@@ -225,7 +225,8 @@ def _refuse_encoding(db: Connection, place: str) -> None:
 
 def insert_missing(db: Connection, table: Table, row: dict[str, Any]) -> bool:
     """Insert a row unless its key is there; False when it was, committed by someone else."""
-    return bool(db.execute(insert(table).values(**row).on_conflict_do_nothing()).rowcount)
+    query = insert(table).values(**row).on_conflict_do_nothing().returning(*table.primary_key)
+    return db.execute(query).first() is not None
 
 
 def upsert(db: Connection, table: Table, key: dict[str, Any], values: dict[str, Any], first: dict[str, Any]) -> None:
