@@ -18,6 +18,7 @@ COMMANDS = {
     "artifacts": "List and fetch the files that a job left.",
     "workers": "List, drain and remove workers.",
     "worker": "Make this machine a worker of a plane.",
+    "server": "Run a self-hosted plane.",
     "package": "Show what a job would bring along of your source.",
     "resources": "Show what this machine offers to jobs.",
     "doctor": "Check whether jobs can run here.",

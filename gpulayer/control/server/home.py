@@ -61,14 +61,15 @@ class Home:
 def prepare(root: Path) -> Home:
     """Make the folders of a home that aren't there; raises the errors of ``HomeError``."""
     home = Home(Path(os.path.abspath(root)))
-    _refuse_network(home.root)
+    refuse_network(home.root)
     with errors_named(home.root):
         home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         home.locks.mkdir(exist_ok=True)
     return home
 
 
-def _refuse_network(root: Path) -> None:
+def refuse_network(root: Path) -> None:
+    """Raise ``HomeOnNetworkFilesystem`` where SQLite can't be trusted."""
     if sys.platform != "linux":
         return
     kind = filesystem_of(os.path.realpath(root), Path("/proc/mounts").read_text().splitlines())

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from gpulayer.control.server import following
+from gpulayer.control.server import fleet, following
+from gpulayer.control.server.beats import Beats
 from gpulayer.control.server.following import OrdersLook
+from gpulayer.control.server.heard import Heard
 from gpulayer.control.server.keeping import Keeper
+from gpulayer.control.server.silence import Silence
 from gpulayer.control.server.stored import StoredPlane
+from gpulayer.control.server.ticks import past_deadlines
 from gpulayer.control.server.waits import Waits
+from gpulayer.control.store import renewals
 from gpulayer.control.store.store import Store
+from gpulayer.errors import HomeError, NotFound, PlaneError
 from gpulayer.spec.base import new_id
 from gpulayer.spec.news import Cursor, News
 from gpulayer.spec.records import Orders
 
 LEASE_S = 90.0
+DEADLINES_S = 0.25
+QUEUE_S = 5.0
+"""How often the queue is looked at without a reason: a server may have ended between a change and the plan it called for."""
 
 
 class HostedPlane(StoredPlane):
@@ -30,6 +40,15 @@ class HostedPlane(StoredPlane):
         self._key_file = secrets_key
         self.lease_s = lease_s
         self.waits = Waits(relook_s)
+        self.heard = Heard()
+        self.silence = Silence(store, self.heard, lease_s)
+        self._beats = Beats(
+            {
+                "deadlines": (DEADLINES_S, self._past_deadlines),
+                "leases": (self.silence.beat_s, self._look_for_the_silent),
+                "queue": (QUEUE_S, self._schedule),
+            }
+        )
         store.listen(self.waits.wake)
 
     @property
@@ -64,9 +83,57 @@ class HostedPlane(StoredPlane):
 
     def look_for_orders(self, worker_id: str, seen: int, incarnation: str) -> OrdersLook:
         """Note that a worker was heard; return the look that it repeats while it waits."""
+        if fleet.revive(self.store, worker_id, incarnation):
+            self._schedule()
+        self.heard.note(worker_id, self.store.now())
         return OrdersLook(self.store, worker_id, seen, lease_s=self.lease_s, incarnation=incarnation)
 
+    # --- callers that are heard --------------------------------------------------------------------------------------
+
+    def keep_caller(self, process_id: str, kind: str, pid: int, host: str) -> None:
+        """Know a caller from now on, or hear that it is still there."""
+        now = self.store.now()
+        if self.heard.get(process_id) is None:
+            with self.store.write() as db:
+                renewals.announce(db, process_id, kind, pid, host, now)
+        self.heard.note(process_id, now)
+
+    def caller_left(self, process_id: str) -> None:
+        """A caller ends with a word: what it left running goes on."""
+        with self.store.write() as db:
+            if not renewals.leave(db, process_id, self.store.now()):
+                raise NotFound(f"There is no caller {process_id}.", process_id=process_id)
+        self.heard.drop(process_id)
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to do what is due without being asked."""
+        self._beats.start()
+
+    def _past_deadlines(self) -> None:
+        if past_deadlines(self.store, self.store.now()):
+            self._schedule()
+
+    def _look_for_the_silent(self) -> None:
+        if self.silence.look():
+            self._schedule()
+
+    @property
+    def well(self) -> bool:
+        """Whether what is due gets done: it doesn't while the database is away."""
+        return self._beats.well
+
+    def __enter__(self) -> HostedPlane:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
-        """Let all waiters go and close the database."""
+        """Let all waiters go, write what was heard, and close the database."""
         self.waits.close()
+        self._beats.close()
+        with suppress(HomeError, PlaneError):
+            self.heard.write(self.store)
         self.store.close()

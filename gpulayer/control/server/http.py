@@ -9,10 +9,23 @@ from pydantic.warnings import UnsupportedFieldAttributeWarning
 
 from gpulayer.control.server import statuses
 from gpulayer.control.server.hosted import HostedPlane
-from gpulayer.control.server.routes import about, artifacts, blobs, calls, jobs, join, lines, reports, secrets, tokens, workers
+from gpulayer.control.server.routes import (
+    about,
+    artifacts,
+    blobs,
+    callers,
+    calls,
+    jobs,
+    join,
+    lines,
+    reports,
+    secrets,
+    tokens,
+    workers,
+)
 from gpulayer.control.server.uploads import Uploads
 
-ROUTES = (about, jobs, calls, lines, artifacts, blobs, workers, reports, join, secrets, tokens)
+ROUTES = (about, jobs, calls, lines, artifacts, blobs, workers, reports, callers, join, secrets, tokens)
 
 
 def application(plane: HostedPlane, uploads: Uploads, *, fingerprint: str = "") -> FastAPI:

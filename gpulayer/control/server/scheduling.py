@@ -33,7 +33,8 @@ class Scheduler:
             if self._served >= mine:
                 return
             serving = self._asked
-            schedule(self._store)
+            with self._store.alone("schedule"):
+                schedule(self._store)
             self._served = serving
 
 
@@ -41,9 +42,9 @@ def schedule(store: Store) -> None:
     """Place what can be placed, note why the rest waits, and refuse what can never run."""
     while True:
         with store.read() as db:
+            if not jobs.queued(db):  # the usual case: spares reading a large fleet
+                return
             looked = snapshot(db)
-        if not looked.queued:
-            return
         now = store.now()
         if _apply(store, looked, placement.plan(looked, now), now):
             return

@@ -37,7 +37,7 @@ class Ticks:
             return False
         self._look_again = True
         if due:
-            _past_deadlines(self._store, now)
+            past_deadlines(self._store, now)
         if dead or self._former:
             clearing.clear_up(self._home, self._store, now)
         return True
@@ -53,7 +53,8 @@ class Ticks:
         self._watch.close()
 
 
-def _past_deadlines(store: Store, now: float) -> None:
+def past_deadlines(store: Store, now: float) -> bool:
+    """Do what is due of jobs; returns whether anything was."""
     with store.read() as db:
         due = jobs.due(db, now)
     for job_id in due:
@@ -61,3 +62,4 @@ def _past_deadlines(store: Store, now: float) -> None:
             commands.change(store, job_id, lambda record: transitions.tick(record, now))
         except JobNotFound:  # removed meanwhile
             continue
+    return bool(due)

@@ -1,0 +1,74 @@
+"""``gpulayer server``: a plane of its own for many machines and people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from gpulayer import settings
+
+
+@click.group()
+def command() -> None:
+    """Run a self-hosted plane."""
+
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@command.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; 0.0.0.0 is every address.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8470, show_default=True, help="0 takes a free one.")
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Its folder.  [default: GPULAYER_HOME/server]")
+@click.option("--database", metavar="URL", help="sqlite:///PATH or postgresql://...  [default: DATA/plane.db]")
+@click.option("--artifacts", metavar="URL", help="Where blobs go, any fsspec URL (s3://...).  [default: DATA/blobs]")
+@click.option("--tls-cert", type=_FILE, help="Certificate (PEM).  [default: one of its own, unless on loopback]")
+@click.option("--tls-key", type=_FILE, help="The certificate's key (PEM).")
+@click.option("--insecure", is_flag=True, help="Plain HTTP, also where other machines can listen in.")
+@click.option("--lease-s", type=click.FloatRange(min=1), default=90.0, show_default=True, help="How silent a worker may be.")
+@click.option("--max-blob-gb", type=click.FloatRange(min=0.001), default=1000.0, show_default=True, help="Of one file.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object when it is ready.")
+def start(
+    host: str,
+    port: int,
+    data: Path | None,
+    database: str | None,
+    artifacts: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    insecure: bool,
+    lease_s: float,
+    max_blob_gb: float,
+    as_json: bool,
+) -> None:
+    """Serve a plane until SIGTERM or Ctrl-C. Its log goes to stderr, a JSON object a line."""
+    from gpulayer.control.server import journal, starting
+
+    found = settings.read()
+    journal.begin(found.log_level)
+    options = starting.Options(
+        host=host,
+        port=port,
+        data=(data or found.home / "server").absolute(),
+        database=database,
+        artifacts=artifacts,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        insecure=insecure,
+        lease_s=lease_s,
+        longest_blob=int(max_blob_gb * 1e9),
+    )
+
+    def on_ready(ready: starting.Ready) -> None:
+        where = f"--database {database}" if database else f"--data {options.data}"
+        make = "" if ready.has_tokens else f"gpulayer tokens create --role admin {where}"
+        if as_json:
+            click.echo(json.dumps({"url": ready.url, "fingerprint": ready.fingerprint, "first_token": make}))
+        else:
+            click.echo(f"The plane answers at {ready.url}")
+        if make and not as_json:
+            click.echo(f"gpulayer: it has no token yet; make the first with\n  {make}", err=True)
+
+    starting.run(options, on_ready)

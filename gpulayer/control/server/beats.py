@@ -1,0 +1,55 @@
+"""Chores that a server does without being asked, in a thread of their own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+_log = logging.getLogger("gpulayer.server")
+
+BEAT_S = 0.1
+
+
+class Beats:
+    """Runs each chore when its time has come. A chore that fails is logged and tried again: the database may be away."""
+
+    def __init__(self, chores: dict[str, tuple[float, Callable[[], object]]]) -> None:
+        """``chores`` maps a name to how often (seconds) and what."""
+        self._chores = chores
+        self._due = dict.fromkeys(chores, 0.0)
+        self._failing: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gpulayer-beats", daemon=True)
+
+    @property
+    def well(self) -> bool:
+        """Whether the last run of every chore went well."""
+        return not self._failing
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(BEAT_S):
+            for name, (every_s, chore) in self._chores.items():
+                if time.monotonic() >= self._due[name] and not self._stop.is_set():
+                    self._do(name, chore)
+                    self._due[name] = time.monotonic() + every_s
+
+    def _do(self, name: str, chore: Callable[[], object]) -> None:
+        try:
+            chore()
+        except Exception:
+            if name not in self._failing:
+                _log.exception("chore failed", extra={"facts": {"chore": name}})
+            self._failing.add(name)
+        else:
+            self._failing.discard(name)
+
+    def close(self) -> None:
+        """End after the chore that runs."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()

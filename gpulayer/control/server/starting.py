@@ -1,0 +1,107 @@
+"""A self-hosted server: the one place where its database, blobs, certificate, routes and socket meet."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpulayer.artifacts.store import BlobStore
+from gpulayer.control.server import home, serving, tls
+from gpulayer.control.server.hosted import LEASE_S, HostedPlane
+from gpulayer.control.server.http import application
+from gpulayer.control.server.keeping import Keeper
+from gpulayer.control.server.private_files import make_private_folder
+from gpulayer.control.server.tls import Tls
+from gpulayer.control.server.uploads import LONGEST_BLOB, Uploads
+from gpulayer.control.store import tokens
+from gpulayer.control.store.store import open_database
+from gpulayer.errors import ServerRefused
+
+RELOOK_S = 1.0
+"""Where other servers write to the same database, nobody trusts for longer in being woken."""
+_SQLITE = "sqlite:///"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a server is to run. ``data`` holds what has no place of its own: the database and blobs, unless URLs name others."""
+
+    host: str
+    port: int
+    data: Path
+    database: str | None = None
+    artifacts: str | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    insecure: bool = False
+    lease_s: float = LEASE_S
+    longest_blob: int = LONGEST_BLOB
+
+    @property
+    def database_url(self) -> str:
+        return self.database or f"{_SQLITE}{self.data / 'plane.db'}"
+
+    @property
+    def database_file(self) -> Path | None:
+        """The SQLite file; None where several servers may share the database."""
+        url = self.database_url
+        return Path(url.removeprefix(_SQLITE)).absolute() if url.startswith(_SQLITE) else None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A server that answers. ``fingerprint`` is that of a certificate that nobody else vouches for, else empty."""
+
+    url: str
+    fingerprint: str
+    has_tokens: bool
+
+
+def run(options: Options, on_ready: Callable[[Ready], None]) -> None:
+    """Serve until told to end; raises ``ServerRefused``, or what the database says, before anything answers."""
+    _check(options)
+    with ExitStack() as opened:
+        make_private_folder(options.data)
+        if options.database_file is not None:
+            home.refuse_network(options.database_file.parent)
+            opened.enter_context(serving.only_server_of(options.database_file))
+        sock = opened.enter_context(serving.listening(options.host, options.port))
+        shown = _certificate(options)
+        fingerprint = shown.fingerprint if shown and options.tls_cert is None else ""
+        plane = opened.enter_context(_plane(options))
+        uploads = Uploads(options.data / "uploads", plane.keeper, options.longest_blob)
+        app = application(plane, uploads, fingerprint=fingerprint)
+        with plane.store.read() as db:
+            ready = Ready(serving.url_of(sock, shown is not None), fingerprint, bool(tokens.all_in(db)))
+        plane.start()
+        serving.serve(app, sock, shown, on_ready=lambda: on_ready(ready), on_stop=plane.waits.close)
+
+
+def _check(options: Options) -> None:
+    if (options.tls_cert is None) != (options.tls_key is None):
+        raise ServerRefused("A certificate needs its key.", next_step="Give both --tls-cert and --tls-key.")
+    if options.insecure and options.tls_cert is not None:
+        raise ServerRefused("A server with a certificate isn't insecure.", next_step="Leave out --insecure.")
+
+
+def _certificate(options: Options) -> Tls | None:
+    """Return what the server shows: what was given, nothing on loopback or where that was asked for, else one of its own."""
+    if options.tls_cert is not None and options.tls_key is not None:
+        return Tls(options.tls_cert, options.tls_key, tls.fingerprint(options.tls_cert))
+    if options.insecure or serving.is_loopback(options.host):
+        return None
+    return tls.ensure(options.data / "tls", [options.host, socket.gethostname(), socket.getfqdn()])
+
+
+def _plane(options: Options) -> HostedPlane:
+    store = open_database(options.database_url, options.data)
+    try:
+        keeper = Keeper(store, BlobStore(options.artifacts or (options.data / "blobs").as_uri()))
+        relook_s = RELOOK_S if options.database_file is None else None
+        return HostedPlane(store, keeper, options.data / "secrets.key", lease_s=options.lease_s, relook_s=relook_s)
+    except BaseException:
+        store.close()
+        raise
