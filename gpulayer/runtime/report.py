@@ -19,6 +19,7 @@ from gpulayer.spec.rank_messages import (
     End,
     GoAhead,
     Hello,
+    Interrupted,
     Kept,
     Left,
     Progressed,
@@ -35,12 +36,13 @@ class RankLink:
     """Speaks to the worker and hears from it; any thread may use it.
 
     A thread of its own reads. When the worker's end closes, the process leaves at once: nobody would hear its outcome.
-    ``calls`` counts the calls this rank stood at; ``Left`` carries it.
+    ``calls`` counts the calls this rank stood at; ``Left`` carries it. ``interrupted`` says that the user ends the job.
     """
 
     def __init__(self, connection: unix.Connection) -> None:
         self.calls = 0
         self.has_left = False
+        self.interrupted = False
         self._connection = connection
         self._pid = os.getpid()
         self._changed = threading.Condition()
@@ -199,7 +201,7 @@ class RankLink:
         if not self.has_left:
             os._exit(GONE)
 
-    def _take(self, message: GoAhead | Begin | End | Recorded | Kept) -> None:
+    def _take(self, message: GoAhead | Begin | End | Interrupted | Recorded | Kept) -> None:
         match message:
             case GoAhead():
                 self._goes.append(message)
@@ -211,3 +213,5 @@ class RankLink:
                 self._kept.add(message.serial)
             case End():
                 self._end = message
+            case Interrupted():
+                self.interrupted = True

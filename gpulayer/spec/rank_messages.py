@@ -92,6 +92,12 @@ class End(Record):
     kind: Literal["end"] = "end"
 
 
+class Interrupted(Record):
+    """The job's user wants its end: what ends the call is then a KeyboardInterrupt. Its SIGTERM comes by another way."""
+
+    kind: Literal["interrupted"] = "interrupted"
+
+
 class Announce(Record):
     """A rank's share of a checkpoint was written. ``path`` and ``files`` are absolute."""
 
@@ -122,6 +128,6 @@ class Progressed(Record):
 
 
 FromRank = Annotated[Hello | Arrive | Recording | Left | Announce | Progressed, Field(discriminator="kind")]
-ToRank = Annotated[GoAhead | Begin | End | Recorded | Kept, Field(discriminator="kind")]
+ToRank = Annotated[GoAhead | Begin | End | Interrupted | Recorded | Kept, Field(discriminator="kind")]
 FROM_RANK: TypeAdapter[Hello | Arrive | Recording | Left | Announce | Progressed] = TypeAdapter(FromRank, config=DEFERRED)
-TO_RANK: TypeAdapter[GoAhead | Begin | End | Recorded | Kept] = TypeAdapter(ToRank, config=DEFERRED)
+TO_RANK: TypeAdapter[GoAhead | Begin | End | Interrupted | Recorded | Kept] = TypeAdapter(ToRank, config=DEFERRED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -15,11 +16,13 @@ import torch
 
 from gpulayer.runtime import faults
 from gpulayer.spec.calls import FunctionName, OutcomeStatus
-from gpulayer.strategies import call_progress, digest, outcome, parts, random_state
+from gpulayer.strategies import call_progress, digest, outcome, parts, random_state, termination
 from gpulayer.strategies.outcome import Observation, Scene
 from gpulayer.strategies.outcome.errors import without_our_frames
 from gpulayer.strategies.outcome.optimizers import optimizers_of
 from gpulayer.strategies.walk import Walk, marked
+
+_TERMINATED = 128 + 15
 
 
 @dataclass(frozen=True)
@@ -34,17 +37,24 @@ class Computation:
     run: Callable[[], Any]
     began: float = field(default_factory=time.time)
 
+    @functools.cached_property
+    def wish(self) -> termination.Wish:
+        return termination.Wish(self.namespace, lambda: self.walk.link.interrupted)
+
     def compute(self, state: str | None) -> Any:
         """Run the call and record it; returns to the script only from a call that went well and that another one follows."""
         if state is not None:
             self._become_the_caller(Path(state))
         observation = Observation(self.scene.roots(), self.scene.users)
-        returned, failed = self._run()
-        if failed is not None:
-            self._record_failure(failed, observation)
-            self.walk.leave(1)
-        body = self._body(observation, returned, collectives=True)
-        self.walk.link.record(self.number, "ok", began=self.began, body=body)
+        with self.wish.heard():
+            returned, failed = self._run()
+            if failed is not None:
+                self._record_failure(failed, observation)
+                self.walk.leave(1)
+            body = self._body(observation, returned, collectives=True)
+            self.walk.link.record(self.number, "ok", began=self.began, body=body)
+        if self.wish.asked:  # too late for this call, but no other one is wanted
+            self.walk.leave(_TERMINATED)
         self.walk.hold()
         return returned
 
@@ -54,11 +64,12 @@ class Computation:
     def _run(self) -> tuple[Any, BaseException | None]:
         with marked(self.number), self._reporting():
             try:
-                return self.run(), None
+                with self.wish.breakable():
+                    return self.run(), None
             except BaseException as error:
                 if self._ended_by_tuner(error):
                     return None, None
-                return None, self._interrupt(error)
+                return None, self._interrupt(self.wish.meant_by(error))
 
     def _reporting(self) -> contextlib.AbstractContextManager[None]:
         if self.walk.context.rank != 0:
@@ -80,6 +91,8 @@ class Computation:
     def _interrupt(self, error: BaseException) -> BaseException:
         """Do what Lightning does about an exception: hooks first, then its teardown. Returns what it would have raised."""
         trainer = self.scene.trainer
+        if self.wish.alone:
+            self.wish.leave_peers()
         try:
             with self._not_for_ever(error):
                 parts.endings(self.namespace).interrupt(trainer, error)

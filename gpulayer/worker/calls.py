@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from gpulayer.spec.calls import CallView, Go
 from gpulayer.spec.files import Blob
 from gpulayer.spec.records import Order
+from gpulayer.spec.states import Reason
 
 
 @dataclass
@@ -16,6 +17,7 @@ class Told:
     goes: set[int] = field(default_factory=set)
     begins: set[int] = field(default_factory=set)
     end: bool = False
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,19 @@ class SayEnd:
     pass
 
 
-Saying = SayGo | SayBegin | SayEnd
+@dataclass(frozen=True)
+class SayInterrupted:
+    pass
+
+
+Saying = SayGo | SayBegin | SayEnd | SayInterrupted
 
 
 def due(order: Order, told: Told) -> list[Saying]:
     """Return what a rank has yet to hear, in the order of the calls."""
     sayings: list[Saying] = []
+    if order.stop is not None and order.stop.reason is Reason.CANCELLED_BY_USER and not told.interrupted:
+        sayings.append(SayInterrupted())
     for view in sorted(order.calls, key=lambda view: view.call):
         if view.go is not None and view.call not in told.goes:
             sayings.append(SayGo(view.go))
@@ -59,6 +68,8 @@ def note(told: Told, saying: Saying) -> None:
             told.begins.add(call)
         case SayEnd():
             told.end = True
+        case SayInterrupted():
+            told.interrupted = True
 
 
 def to_store(order: Order, stored: set[int]) -> list[int]:

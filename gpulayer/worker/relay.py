@@ -23,6 +23,7 @@ from gpulayer.spec.rank_messages import (
     End,
     GoAhead,
     Hello,
+    Interrupted,
     Kept,
     Left,
     Progressed,
@@ -279,6 +280,8 @@ class Relay:
                     rank.connection.send(Begin(call=call, state=self._local(state)))
                 case calls.SayEnd():
                     rank.connection.send(End())
+                case calls.SayInterrupted():
+                    rank.connection.send(Interrupted())
         except OSError:
             _log.info("rank %s is gone and did not hear %s", rank.rank, type(saying).__name__)
         except Exception:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ import pytest
 from gpulayer import plane
 
 from .processes import of_home, wait_for
+
+GRACE_S = 30.0
+"""When a job is killed that does not end by itself."""
 
 PROGRAM = Path(__file__).parent / "programs" / "resuming.py"
 
@@ -108,14 +112,18 @@ def test_last_finds_the_checkpoints_of_a_job_that_was_killed(folder: Path) -> No
     assert (again["began"], again["ended"]) == ([2, 4], [4, 8])
 
 
-def test_ctrl_c_brings_the_exception_checkpoint_home_and_ends_as_lightning_does(folder: Path, home: Path) -> None:
-    process = start(folder, MAX_EPOCHS="100000", STOP_HERE="1")
+@pytest.mark.parametrize("sleeper", ["nobody", "0", "1"])
+def test_ctrl_c_brings_the_exception_checkpoint_home_and_ends_as_lightning_does(folder: Path, home: Path, sleeper: str) -> None:
+    process = start(folder, MAX_EPOCHS="100000", STOP_HERE="1", SLEEPER=sleeper)
     assert process.stdout is not None
     assert "STEPPING" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    began = time.monotonic()
+    out, err = process.communicate(timeout=60)
 
     assert process.returncode == 1
+    assert time.monotonic() - began < GRACE_S, err
     assert "stopping the job" in err
+    assert out.splitlines()[-1] == "HOOK KeyboardInterrupt"
     assert [path.name for path in (folder / "exception").iterdir()] == ["on_exception.ckpt"]
     wait_for(lambda: not of_home(home), within=10, what="the end of the job's processes")

@@ -38,6 +38,7 @@ class Link:
     def __init__(self) -> None:
         self.goes: deque[GoAhead | End] = deque()
         self.state: str | None = None
+        self.interrupted = False
         self.arrived: list[tuple[Fingerprint, str]] = []
         self.records: list[dict[str, Any]] = []
         self.announced: list[dict[str, Any]] = []

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 
 import lightning.pytorch as pl
 import torch
@@ -25,6 +26,8 @@ class Counting(pl.LightningModule):
             os.kill(os.getpid(), 9)
         if os.environ.get("STOP_HERE") and self.current_epoch == 3:
             print("STEPPING", flush=True)
+            if os.environ.get("SLEEPER") == str(self.global_rank):
+                time.sleep(120)
         return self.net(batch[0]).pow(2).mean()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -32,11 +35,12 @@ class Counting(pl.LightningModule):
 
 
 if __name__ == "__main__":
+    said = pl.callbacks.LambdaCallback(on_exception=lambda *given: print("HOOK", type(given[-1]).__name__, flush=True))
     last = pl.callbacks.ModelCheckpoint(save_last=True)
     trainer = gl.Trainer(
         devices=2,
         max_epochs=int(os.environ["MAX_EPOCHS"]),
-        callbacks=[last, pl.callbacks.OnExceptionCheckpoint("exception")] if os.environ.get("STOP_HERE") else [last],
+        callbacks=[last, said, pl.callbacks.OnExceptionCheckpoint("exception")] if os.environ.get("STOP_HERE") else [last],
         logger=pl.loggers.CSVLogger("."),
         enable_progress_bar=False,
         enable_model_summary=False,
