@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from gpulayer.logs.scrub import Scrubber, StreamScrubber
 from gpulayer.logs.splitter import Run, Splitter
 
 STREAMS = ("stdout", "stderr", "agent")
@@ -57,12 +58,14 @@ class SpoolWriter:
     """Appends the lines of a task to its spool.
 
     Over ``cap_bytes`` (or on a full disk) a stream says so in a line of its own; of what it writes from there only the last
-    lines are kept, and appended by ``close``. Opened again, it goes on where the file ends.
+    lines are kept, and appended by ``close``. Opened again, it goes on where the file ends. What ``scrubber`` finds never
+    gets into the file.
     """
 
-    def __init__(self, folder: Path, cap_bytes: int = 256 * 1024 * 1024) -> None:
+    def __init__(self, folder: Path, cap_bytes: int = 256 * 1024 * 1024, *, scrubber: Scrubber | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._cap = cap_bytes
+        self._scrubber = scrubber or Scrubber()
         self._lock = threading.Lock()
         self._sources: dict[tuple[int | None, str], _Source] = {}
         self._full = False
@@ -73,7 +76,7 @@ class SpoolWriter:
         """Take bytes as they were read; ``time`` is that of the reading. Any thread may call it."""
         with self._lock:
             source = self._source(rank, stream)
-            for run in source.splitter.feed(data):
+            for run in source.splitter.feed(source.scrubber.feed(data)):
                 self._append(source, run, time)
             source.time = time
 
@@ -81,7 +84,7 @@ class SpoolWriter:
         """Take note that a stream ended: its last line may have no newline."""
         with self._lock:
             source = self._source(rank, stream)
-            for run in source.splitter.finish():
+            for run in [*source.splitter.feed(source.scrubber.finish()), *source.splitter.finish()]:
                 self._append(source, run, source.time)
 
     def close(self) -> None:
@@ -98,7 +101,7 @@ class SpoolWriter:
     def _source(self, rank: int | None, stream: str) -> _Source:
         key = (rank, stream)
         if key not in self._sources:
-            self._sources[key] = _Source(rank, stream)
+            self._sources[key] = _Source(rank, stream, StreamScrubber(self._scrubber))
         return self._sources[key]
 
     def _append(self, source: _Source, run: Run, time: float) -> None:
@@ -185,9 +188,10 @@ class SpoolReader:
 class _Source:
     """What the writer remembers of one stream."""
 
-    def __init__(self, rank: int | None, stream: str) -> None:
+    def __init__(self, rank: int | None, stream: str, scrubber: StreamScrubber) -> None:
         self.rank = rank
         self.stream = stream
+        self.scrubber = scrubber
         self.splitter = Splitter()
         self.seq = 0
         self.time = 0.0

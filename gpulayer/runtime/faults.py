@@ -6,6 +6,8 @@ import traceback
 from types import TracebackType
 from typing import TypedDict
 
+from gpulayer.runtime.secrets import SCRUBBER
+
 _NAMES = frozenset({"DistBackendError", "DistNetworkError", "DistStoreError"})
 _SOUNDS = (
     "connection closed by peer",
@@ -36,13 +38,13 @@ NONE = ErrorFields(error_module="", error_qualname="", error_message="", error_t
 
 
 def describe(error: BaseException, tb: TracebackType | None = None) -> ErrorFields:
-    """Return an exception as message fields; ``tb`` stands in for its own traceback where frames were left out."""
+    """Return an exception as message fields, which show no secret; ``tb`` stands in where frames were left out."""
     shown = error.__traceback__ if tb is None else tb
     return ErrorFields(
         error_module=type(error).__module__,
         error_qualname=type(error).__qualname__,
-        error_message=_text_of(error),
-        error_traceback="".join(traceback.format_exception(type(error), error, shown)),
+        error_message=SCRUBBER.text(_text_of(error)),
+        error_traceback=SCRUBBER.text("".join(traceback.format_exception(type(error), error, shown))),
         communication=tells_of_a_peer(error),
     )
 

@@ -17,6 +17,16 @@ _OF_CLUSTERS = (
     *("TORCHELASTIC_*", "TORCH_ELASTIC_*", "TORCHRUN_*", "PET_*", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
     *("JOB_COMPLETION_INDEX", "TF_CONFIG", "XRT_*"),
 )
+_OF_THE_MACHINE = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "LC_*", "TZ"),
+    *("LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONPATH"),
+    *("CUDA_*", "NVIDIA_*", "NCCL_*", "GLOO_*", "UCX_*", "FI_*", "ROCM_*", "HIP_*"),
+    *("XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+)
+"""What a job finds of the environment of a worker that serves many: where programs, caches, devices, networks and certificates
+are. All else is the business of whoever started the worker, and may be a password. docs/how-to/secrets.md names them."""
 _OF_OURS = "GPULAYER_*"
 _KEPT = frozenset({"GPULAYER_HOME", "GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_LOG_LEVEL"})
 _LEAST_SHUTDOWN_S = 5
@@ -29,6 +39,13 @@ def clean(host: Mapping[str, str]) -> dict[str, str]:
         name: value
         for name, value in host.items()
         if name in _KEPT or not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    }
+
+
+def of_machine(host: Mapping[str, str]) -> dict[str, str]:
+    """Return what a worker that isn't the caller's own gives of its environment to jobs."""
+    return {
+        name: value for name, value in host.items() if any(fnmatch.fnmatchcase(name, pattern) for pattern in _OF_THE_MACHINE)
     }
 
 
@@ -49,6 +66,7 @@ def of_task(order: Order, where: TaskFolders, host: Mapping[str, str], worker_na
         "GPULAYER_WORKER_NAME": worker_name,
         "TMPDIR": spec.env.get("TMPDIR", str(where.tmp)),
         **({} if spec.calls is None else {"GPULAYER_CALLS": spec.calls.model_dump_json()}),
+        **({"GPULAYER_SECRETS": ",".join(spec.secrets)} if spec.secrets else {}),
         **_visible_devices(order, asked, can),
     }
     return {**defaults, **asked, **said}

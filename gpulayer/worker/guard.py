@@ -4,7 +4,7 @@
 
 FD is a socket to the worker; both sides send one JSON object a line.
 
-    worker: hold {locks}, start {argv, env, cwd, fifos, direct, rank, spool}, lease {until}, flush {number},
+    worker: hold {locks}, start {argv, env, cwd, fifos, direct, rank, spool, hide}, lease {until}, flush {number},
             stop {grace_s, kill}
     guard:  waits {path, pid}, held, started {pid}, flushed {number}, ended {exit_code, told, expired, sentence, left}
 
@@ -143,9 +143,10 @@ class Guard:
     # --- processes -----------------------------------------------------------------------------------------------
 
     def _start(self, word: dict[str, Any]) -> None:
+        from gpulayer.logs.scrub import Scrubber
         from gpulayer.logs.spool import SpoolWriter
 
-        self._spool = SpoolWriter(Path(word["spool"]))
+        self._spool = SpoolWriter(Path(word["spool"]), scrubber=Scrubber(word["hide"]))
         for fifo in word["fifos"]:
             self._pipes.fifo(Path(fifo["path"]), self._into_spool(fifo["rank"], fifo["stream"]))
         # torchrun prints both of its streams into one, so that their order holds; a plain process keeps two.

@@ -67,12 +67,13 @@ class Guarded:
         self._say(
             kind="start",
             argv=launch.argv,
-            env=launch.env,
+            env={**launch.env, **launch.secrets},
             cwd=launch.cwd,
             fifos=fifos,
             direct=launch.direct,
             rank=launch.rank,
             spool=str(spool),
+            hide=list(launch.secrets.values()),
         )
 
     def stop(self, grace_s: float, *, kill: bool = False) -> None:

@@ -59,6 +59,9 @@ class PatientPlane:
     def open_blob(self, sha256: str) -> BinaryIO:
         return self._ask(lambda: self._plane.open_blob(sha256))
 
+    def secrets_of(self, job_id: str) -> dict[str, str]:
+        return self._ask(lambda: self._plane.secrets_of(job_id))
+
     def fetch_blob(self, sha256: str, to: Path) -> None:
         self._ask(lambda: self._plane.fetch_blob(sha256, to))
 

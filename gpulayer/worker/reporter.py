@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from gpulayer.errors import Forbidden, JobNotFound, StaleReport
+from gpulayer.logs.scrub import Scrubber
+from gpulayer.spec.base import Record
 from gpulayer.spec.records import Order
 from gpulayer.spec.reports import TaskReport
 from gpulayer.spec.workers import WorkerInfo
+from gpulayer.worker import secrets
 from gpulayer.worker.patience import PatientPlane
 
+R = TypeVar("R", bound=Record)
 _log = logging.getLogger(__name__)
 
 
@@ -20,6 +24,7 @@ class Reporter:
 
     def __init__(self, plane: PatientPlane, me: WorkerInfo, order: Order) -> None:
         self._plane = plane
+        self._scrubber = Scrubber()
         self._common = {
             "worker_id": me.id,
             "incarnation": me.incarnation,
@@ -28,9 +33,17 @@ class Reporter:
             "node_rank": order.node_rank,
         }
 
+    def hide(self, values: Iterable[str]) -> None:
+        """Take these values out of all reports from now on."""
+        self._scrubber = Scrubber(values)
+
+    def scrubbed(self, record: R) -> R:
+        """Return a record as it may be shown."""
+        return secrets.scrubbed(record, self._scrubber)
+
     def send(self, kind: Callable[..., TaskReport], **facts: Any) -> None:
         """Report. What nobody waits for is dropped: somebody newer speaks for the task, or the job was removed."""
-        report = kind(**self._common, **facts)
+        report = self.scrubbed(kind(**self._common, **facts))
         try:
             self._plane.report(report)
         except (StaleReport, JobNotFound, Forbidden):  # the last: the plane knows of no such task of ours

@@ -16,13 +16,10 @@ from gpulayer.plane import Plane
 from gpulayer.settings import Settings
 from gpulayer.spec.tokens import JoinRequest
 from gpulayer.spec.workers import WorkerInfo
-from gpulayer.worker import hardware, identity, joining, locks, processes
+from gpulayer.worker import environment, hardware, identity, joining, locks, processes
 from gpulayer.worker.identity import Identity
 from gpulayer.worker.site import Site
 from gpulayer.worker.standing import Standing
-
-_OF_THE_WORKER = ("GPULAYER_TOKEN", "GPULAYER_TOKEN_FILE")
-"""What its jobs must not find in their environment."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ def _serve(
         home=found.home if embedded else work_dir,
         shared=found.home if embedded else _shared(),
         me=info,
-        environ={key: value for key, value in os.environ.items() if key not in _OF_THE_WORKER},
+        environ=dict(os.environ) if embedded else environment.of_machine(os.environ),
         leased=not embedded,
     )
     standing = Standing(site, once=wish.once, idle_timeout_s=wish.idle_timeout_s)

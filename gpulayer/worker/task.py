@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from gpulayer.errors import PreparationFailed
@@ -13,7 +14,7 @@ from gpulayer.spec.causes import Evidence, EvidenceKind
 from gpulayer.spec.records import Order, Stop
 from gpulayer.spec.reports import TaskEnded
 from gpulayer.spec.states import Reason
-from gpulayer.worker import clearing, layout, notes, stopping, torchrun
+from gpulayer.worker import clearing, layout, notes, secrets, stopping, torchrun
 from gpulayer.worker.faults import Faults
 from gpulayer.worker.gating import Gating
 from gpulayer.worker.guarded import Guarded
@@ -84,7 +85,8 @@ class Task:
         try:
             self._where.make()
             notes.write(self._where.root, self._site.me.id, self.order)
-            self._end, keeps_folders = self._live()
+            ending, keeps_folders = self._live()
+            self._end = self._reporter.scrubbed(ending)
             notes.write_ending(self._where.root, self._end)
             self.tell_end()
             if not keeps_folders:
@@ -103,10 +105,12 @@ class Task:
             guard.lease(self._lease_until)
         gating = Gating(self._wishes, self._where, self._plane, self._reporter, can.advertise_address or LOOPBACK)
         try:
+            given = secrets.fetch(self.order, self._plane)
+            self._reporter.hide(given.values())
             gating.get_ready(guard)
             point = gating.meet()
             launch = torchrun.launch(self.order, self._where, self._site.environ, self._site.me.name, can, point)
-            return self._run_through(guard, launch)
+            return self._run_through(guard, replace(launch, secrets=given))
         except Stopped:
             return self._ending(), False
         except PreparationFailed as failure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob
 from gpulayer.spec.records import Order, RendezvousPoint
@@ -20,7 +20,8 @@ CALL_FILE = "call.json"
 class Launch:
     """What the guard starts. ``ranks`` write into named pipes; a ``direct`` process has no torchrun above it.
 
-    ``rank`` is the global rank that the direct process counts as, None for a plain command.
+    ``rank`` is the global rank that the direct process counts as, None for a plain command. ``secrets`` join ``env`` in the
+    process alone.
     """
 
     argv: tuple[str, ...]
@@ -29,6 +30,7 @@ class Launch:
     ranks: tuple[int, ...] = ()
     direct: bool = True
     rank: int | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def launch(

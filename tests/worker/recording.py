@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from gpulayer.errors import PlaneUnreachable
+from gpulayer.errors import PlaneUnreachable, SecretNotFound
 from gpulayer.spec.base import new_id
 from gpulayer.spec.calls import Arrival, CallView, Go, Outcome
 from gpulayer.spec.files import Blob
@@ -43,6 +43,7 @@ class RecordingPlane:
         self.reports: list[Any] = []
         self.kept_lines: list[LogLine] = []
         self.blobs: dict[str, bytes] = {}
+        self.secrets: dict[str, str] = {}
         self.views: dict[int, CallView] = {}
         self.point: RendezvousPoint | None = None
         self.wish: Stop | None = None
@@ -149,6 +150,11 @@ class RecordingPlane:
 
     def log_marks(self, job_id: str, attempt: int, node_rank: int) -> dict[str, int]:
         return {}
+
+    def secrets_of(self, job_id: str) -> dict[str, str]:
+        if missing := set(self.spec.secrets) - set(self.secrets):
+            raise SecretNotFound(f"There is no secret {missing.pop()}.")
+        return {name: self.secrets[name] for name in self.spec.secrets}
 
     def put_blob(self, source: Path | bytes) -> Blob:
         with self._changed:

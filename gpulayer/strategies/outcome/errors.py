@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from gpulayer import errors
+from gpulayer.runtime import secrets
 from gpulayer.spec.calls import ErrorRecord
 from gpulayer.strategies import kinds
 from gpulayer.strategies.codec import Decoder, Encoder, Lost, NotCarried
@@ -20,8 +21,12 @@ _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 
 
 def record_error(error: BaseException, path: Path, text: Callable[[str], str] = str) -> None:
-    """Write an exception's args, attributes and notes to a file that ``rebuild_error`` reads."""
-    encoder = Encoder(text)
+    """Write an exception's args, attributes and notes to a file that ``rebuild_error`` reads; they show no secret."""
+
+    def shown(words: str) -> str:
+        return secrets.SCRUBBER.text(text(words))
+
+    encoder = Encoder(shown)
 
     def each(values: dict[str, Any]) -> dict[str, Any]:
         found = {}
@@ -36,20 +41,20 @@ def record_error(error: BaseException, path: Path, text: Callable[[str], str] = 
     slots = {name: getattr(error, name) for name in _builtin_fields(error)}
     body = {
         "nodes": encoder.nodes,
-        "args": [_arg(encoder, value) for value in error.args],
+        "args": [_arg(encoder, value, shown) for value in error.args],
         "attrs": each({**own, **slots}),
-        "notes": [text(str(note)) for note in getattr(error, "__notes__", ())],
+        "notes": [shown(str(note)) for note in getattr(error, "__notes__", ())],
     }
     bodies.save(body, path)
 
 
-def _arg(encoder: Encoder, value: Any) -> Any:
+def _arg(encoder: Encoder, value: Any, shown: Callable[[str], str]) -> Any:
     """An argument that can't be carried is what it would have been printed as."""
     try:
         return encoder.encode(value)
     except NotCarried:
         try:
-            return repr(value)
+            return shown(repr(value))
         except Exception:  # a __repr__ of the user's may raise
             return f"<{type(value).__name__}>"
 
