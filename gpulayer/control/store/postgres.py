@@ -149,6 +149,7 @@ def _engine(url: URL) -> Engine:
         pool_timeout=POOL_S,
         pool_pre_ping=True,
         use_native_hstore=False,
+        client_encoding="utf8",
     )
     event.listen(engine, "connect", _on_connect)
     return engine
@@ -194,7 +195,7 @@ def _upgrade(db: Connection, found: int, place: str) -> None:
 
 
 def _schema_number(db: Connection) -> int:
-    if db.execute(text(f"SELECT to_regclass('{_NUMBER}')")).scalar() is None:
+    if not inspect(db).has_table(_NUMBER):  # by a scan: what the session remembers of names may be older than its locks
         return 0
     return int(db.execute(text(f"SELECT number FROM {_NUMBER}")).scalar_one())
 

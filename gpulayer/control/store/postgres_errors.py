@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,6 +20,11 @@ _FIXES = {
     "53100": "Free some space on the database's machine.",
 }
 """Next steps by SQLSTATE, for what passes by no waiting."""
+_REFUSALS = {
+    r'database ".*" does not exist': "3D000",
+    "too many clients": "53300",
+    "is starting up|is shutting down": "57P03",
+}
 _FIRST = ("40001", "40P01")
 """Serialization failure and deadlock: of two transactions, one had to give way."""
 _BAD_TEXT = ("22001", "22021", "22P05")
@@ -41,7 +47,7 @@ def named(place: str, *, opening: bool = False) -> Iterator[None]:
 
 def _named(place: str, cause: Exception, opening: bool) -> Exception | None:
     said = cause.orig if isinstance(cause, DBAPIError) else cause
-    state = getattr(said, "sqlstate", None) or ""
+    state = getattr(said, "sqlstate", None) or _state_of_refusal(str(said))
     if state in _FIRST:
         return Conflict(str(said))
     if state in _BAD_TEXT:
@@ -53,6 +59,11 @@ def _named(place: str, cause: Exception, opening: bool) -> Exception | None:
     if state in _FIXES or passing or (opening and isinstance(said, psycopg.Error)):
         return DatabaseUnusable(f"{place} can't be used ({_line(said)}).", next_step=_FIXES.get(state), database=place)
     return None
+
+
+def _state_of_refusal(said: str) -> str:
+    """Return the SQLSTATE of a connection that was refused: libpq tells it in words alone."""
+    return next((state for words, state in _REFUSALS.items() if re.search(words, said)), "")
 
 
 def _line(said: object) -> str:
