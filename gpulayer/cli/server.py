@@ -29,6 +29,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--insecure", is_flag=True, help="Plain HTTP, also where other machines can listen in.")
 @click.option("--lease-s", type=click.FloatRange(min=1), default=90.0, show_default=True, help="How silent a worker may be.")
 @click.option("--max-blob-gb", type=click.FloatRange(min=0.001), default=1000.0, show_default=True, help="Of one file.")
+@click.option("--max-log-lines", type=click.IntRange(min=1), default=10_000_000, show_default=True, help="Kept of one job.")
+@click.option("--max-log-gb", type=click.FloatRange(min=0.001), default=1.0, show_default=True, help="Kept of one job, packed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object when it is ready.")
 def start(
     host: str,
@@ -41,10 +43,13 @@ def start(
     insecure: bool,
     lease_s: float,
     max_blob_gb: float,
+    max_log_lines: int,
+    max_log_gb: float,
     as_json: bool,
 ) -> None:
     """Serve a plane until SIGTERM or Ctrl-C. Its log goes to stderr, a JSON object a line."""
     from gpulayer.control.server import journal, starting
+    from gpulayer.control.server.quota import Quota
 
     found = settings.read()
     journal.begin(found.log_level)
@@ -59,6 +64,7 @@ def start(
         insecure=insecure,
         lease_s=lease_s,
         longest_blob=int(max_blob_gb * 1e9),
+        log_quota=Quota(max_log_lines, int(max_log_gb * 1e9)),
     )
 
     def on_ready(ready: starting.Ready) -> None:

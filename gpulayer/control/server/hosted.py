@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gpulayer.control.server import fleet, following
+from gpulayer.control.server import fleet, following, quota
 from gpulayer.control.server.beats import Beats
 from gpulayer.control.server.following import OrdersLook
 from gpulayer.control.server.heard import Heard
 from gpulayer.control.server.keeping import Keeper
+from gpulayer.control.server.quota import Quota
 from gpulayer.control.server.silence import Silence
 from gpulayer.control.server.stored import StoredPlane
 from gpulayer.control.server.ticks import past_deadlines
 from gpulayer.control.server.waits import Waits
-from gpulayer.control.store import renewals
+from gpulayer.control.store import jobs, log_chunks, renewals
 from gpulayer.control.store.store import Store
 from gpulayer.errors import HomeError, NotFound, PlaneError
 from gpulayer.spec.base import new_id
+from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor, News
 from gpulayer.spec.records import Orders
 
@@ -32,7 +35,14 @@ class HostedPlane(StoredPlane):
     """A plane behind HTTP (see ``gpulayer.plane.Plane``); any number of threads may use it."""
 
     def __init__(
-        self, store: Store, keeper: Keeper, secrets_key: Path, *, lease_s: float = LEASE_S, relook_s: float | None = None
+        self,
+        store: Store,
+        keeper: Keeper,
+        secrets_key: Path,
+        *,
+        lease_s: float = LEASE_S,
+        relook_s: float | None = None,
+        log_quota: Quota | None = None,
     ) -> None:
         super().__init__(store, new_id("prc"))
         self.store = store
@@ -42,6 +52,10 @@ class HostedPlane(StoredPlane):
         self.waits = Waits(relook_s)
         self.heard = Heard()
         self.silence = Silence(store, self.heard, lease_s)
+        self.lines_stored = 0
+        self._quota = log_quota or Quota()
+        self._full_logs: set[str] = set()
+        self._counting = threading.Lock()
         self._beats = Beats(
             {
                 "deadlines": (DEADLINES_S, self._past_deadlines),
@@ -88,6 +102,23 @@ class HostedPlane(StoredPlane):
         self.heard.note(worker_id, self.store.now())
         return OrdersLook(self.store, worker_id, seen, lease_s=self.lease_s, incarnation=incarnation)
 
+    def append_lines(self, job_id: str, lines: Sequence[LogLine]) -> None:
+        """Store lines as far as the job's quota goes; what is over it is acknowledged all the same."""
+        if job_id in self._full_logs or not lines:
+            return
+        with self.store.write() as db:
+            jobs.must_exist(db, job_id)
+            kept = quota.within(db, job_id, lines, self._quota)
+            stored = log_chunks.append(db, job_id, kept)
+        with self._counting:
+            self.lines_stored += stored
+            if not kept:
+                self._full_logs.add(job_id)
+
+    def remove(self, job_id: str) -> None:
+        super().remove(job_id)
+        self._full_logs.discard(job_id)
+
     # --- callers that are heard --------------------------------------------------------------------------------------
 
     def keep_caller(self, process_id: str, kind: str, pid: int, host: str) -> None:
@@ -123,6 +154,14 @@ class HostedPlane(StoredPlane):
     def well(self) -> bool:
         """Whether what is due gets done: it doesn't while the database is away."""
         return self._beats.well
+
+    def reaches_database(self) -> bool:
+        try:
+            with self.store.read() as db:
+                jobs.first_deadline(db)
+            return True
+        except (HomeError, PlaneError):
+            return False
 
     def __enter__(self) -> HostedPlane:
         return self

@@ -9,6 +9,9 @@ from pydantic.warnings import UnsupportedFieldAttributeWarning
 
 from gpulayer.control.server import statuses
 from gpulayer.control.server.hosted import HostedPlane
+from gpulayer.control.server.metrics import Metrics
+from gpulayer.control.server.rates import Rate, Rates
+from gpulayer.control.server.rim import Rim
 from gpulayer.control.server.routes import (
     about,
     artifacts,
@@ -28,8 +31,15 @@ from gpulayer.control.server.uploads import Uploads
 ROUTES = (about, jobs, calls, lines, artifacts, blobs, workers, reports, callers, join, secrets, tokens)
 
 
-def application(plane: HostedPlane, uploads: Uploads, *, fingerprint: str = "") -> FastAPI:
+def application(plane: HostedPlane, uploads: Uploads, *, fingerprint: str = "", rate: Rate | None = None) -> Rim:
     """Return the application over a plane; ``fingerprint`` is that of a certificate that nobody else vouches for."""
+    app = api(plane, uploads, fingerprint)
+    app.state.metrics = metrics = Metrics(plane)
+    return Rim(app, metrics, Rates(rate or Rate()), lambda: plane.waits.closed)
+
+
+def api(plane: HostedPlane, uploads: Uploads, fingerprint: str) -> FastAPI:
+    """Return the routes over a plane."""
     app = FastAPI(title="GPUlayer", openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None)
     app.state.plane = plane
     app.state.uploads = uploads

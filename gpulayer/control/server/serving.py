@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from gpulayer.control.server.tls import Tls
 from gpulayer.errors import ServerRefused
@@ -95,7 +95,7 @@ def raise_open_files() -> int:
 
 
 def serve(
-    app: FastAPI, sock: socket.socket, tls: Tls | None, *, on_ready: Callable[[], None], on_stop: Callable[[], None]
+    app: ASGIApp, sock: socket.socket, tls: Tls | None, *, on_ready: Callable[[], None], on_stop: Callable[[], None]
 ) -> None:
     """Answer until SIGTERM or SIGINT; ``on_stop`` is called as soon as one came, and must not wait."""
     config = uvicorn.Config(

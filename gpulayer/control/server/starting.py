@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpulayer.artifacts.store import BlobStore
@@ -14,6 +14,8 @@ from gpulayer.control.server.hosted import LEASE_S, HostedPlane
 from gpulayer.control.server.http import application
 from gpulayer.control.server.keeping import Keeper
 from gpulayer.control.server.private_files import make_private_folder
+from gpulayer.control.server.quota import Quota
+from gpulayer.control.server.rates import Rate
 from gpulayer.control.server.tls import Tls
 from gpulayer.control.server.uploads import LONGEST_BLOB, Uploads
 from gpulayer.control.store import tokens
@@ -39,6 +41,8 @@ class Options:
     insecure: bool = False
     lease_s: float = LEASE_S
     longest_blob: int = LONGEST_BLOB
+    log_quota: Quota = field(default_factory=Quota)
+    rate: Rate = field(default_factory=Rate)
 
     @property
     def database_url(self) -> str:
@@ -73,7 +77,7 @@ def run(options: Options, on_ready: Callable[[Ready], None]) -> None:
         fingerprint = shown.fingerprint if shown and options.tls_cert is None else ""
         plane = opened.enter_context(_plane(options))
         uploads = Uploads(options.data / "uploads", plane.keeper, options.longest_blob)
-        app = application(plane, uploads, fingerprint=fingerprint)
+        app = application(plane, uploads, fingerprint=fingerprint, rate=options.rate)
         with plane.store.read() as db:
             ready = Ready(serving.url_of(sock, shown is not None), fingerprint, bool(tokens.all_in(db)))
         plane.start()
@@ -101,7 +105,14 @@ def _plane(options: Options) -> HostedPlane:
     try:
         keeper = Keeper(store, BlobStore(options.artifacts or (options.data / "blobs").as_uri()))
         relook_s = RELOOK_S if options.database_file is None else None
-        return HostedPlane(store, keeper, options.data / "secrets.key", lease_s=options.lease_s, relook_s=relook_s)
+        return HostedPlane(
+            store,
+            keeper,
+            options.data / "secrets.key",
+            lease_s=options.lease_s,
+            relook_s=relook_s,
+            log_quota=options.log_quota,
+        )
     except BaseException:
         store.close()
         raise

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from gpulayer import errors
 from gpulayer.errors import GPULayerError
@@ -40,7 +41,9 @@ RETRY_AFTER_S = 1.0
 
 
 def status_of(error: GPULayerError) -> int:
-    """Return the status of an error; ``facts`` may name another one for a busy plane."""
+    """Return the status of an error; a busy plane may say which it is in its facts."""
+    if isinstance(error, errors.PlaneBusy) and "status" in error.facts:
+        return int(error.facts["status"])
     return next((STATUS[cls] for cls in type(error).__mro__ if cls in STATUS), 500)
 
 
@@ -74,12 +77,11 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(GPULayerError, _ours)
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(HTTPException, _of_the_framework)
-    app.add_exception_handler(Exception, _unforeseen)
 
 
 async def _ours(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, GPULayerError)
-    return answer(error) if status_of(error) != 500 else await _unforeseen(request, error)
+    return answer(error) if status_of(error) != 500 else unforeseen(request.scope, error)
 
 
 async def _not_understood(request: Request, error: Exception) -> JSONResponse:
@@ -94,13 +96,15 @@ async def _not_understood(request: Request, error: Exception) -> JSONResponse:
 
 async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    told = errors.BadRequest(str(error.detail)).to_wire()
+    kind = errors.NotFound if error.status_code == 404 else errors.BadRequest
+    told = kind(f"{request.method} {request.url.path}: {error.detail}.").to_wire()
     return JSONResponse({"error": told}, error.status_code, error.headers)
 
 
-async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
+def unforeseen(scope: Scope, error: Exception) -> JSONResponse:
     """Tell the caller an id and nothing else; the log has the rest."""
     fault = secrets.token_hex(6)
-    _log.error("fault", exc_info=error, extra={"facts": {"fault": fault, "method": request.method, "path": request.url.path}})
+    facts = {"fault": fault, "method": scope["method"], "path": scope["path"]}
+    _log.error("fault", exc_info=error, extra={"facts": facts})
     told = errors.PlaneError("The plane failed at this.", next_step=f"Its log tells why, under {fault}.", fault=fault)
     return JSONResponse({"error": told.to_wire()}, 500)

@@ -65,6 +65,17 @@ def stored_bytes(db: Connection, job_id: str) -> int:
     return db.execute(select(log_sizes.c.bytes).where(log_sizes.c.job_id == job_id)).scalar() or 0
 
 
+def stored_count(db: Connection, job_id: str) -> int:
+    """Return how many lines are stored of a job's log."""
+    return db.execute(select(log_sizes.c.lines).where(log_sizes.c.job_id == job_id)).scalar() or 0
+
+
+def newest_line(db: Connection, job_id: str) -> LogLine | None:
+    """Return the line that was stored last."""
+    found = chunk(db, job_id, newest_id(db, job_id))
+    return found[-1] if found else None
+
+
 def stream_name(line: LogLine) -> str:
     """Name the stream of a line within its node: "3/stdout", "none/agent"."""
     return f"{'none' if line.rank is None else line.rank}/{line.stream}"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from importlib.metadata import version
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from gpulayer.control.engine.rights import Action
-from gpulayer.control.server.asking import Asking, Hosted
+from gpulayer.control.server.asking import Asking, Hosted, as_json
 from gpulayer.spec.base import Record
 
 router = APIRouter(tags=["about"])
+
+VERSION = version("gpulayer")
 
 
 class About(Record):
@@ -22,9 +28,19 @@ async def healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
+@router.get("/readyz", responses={503: {}})
+def readyz(plane: Hosted) -> Response:
+    """Say whether questions will be answered: not while the database is away, or at the end."""
+    ready = plane.well and not plane.waits.closed and plane.reaches_database()
+    return as_json({"ready": ready}, 200 if ready else 503)
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def metrics(request: Request) -> Response:
+    return PlainTextResponse(request.app.state.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
 @router.get("/v1/about")
 def about(plane: Hosted, asker: Asking) -> About:
     asker.may(Action.ABOUT)
-    from importlib.metadata import version
-
-    return About(version=version("gpulayer"), lease_s=plane.lease_s)
+    return About(version=VERSION, lease_s=plane.lease_s)
