@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Protocol
 
 from gpulayer.errors import GPULayerError, Unauthorized, WorkerNotFound
 from gpulayer.spec.records import Order, Orders, Stop
 from gpulayer.spec.states import Reason
+from gpulayer.worker import leftovers
 from gpulayer.worker.lease import Lease, clock
 from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.site import Site
@@ -66,10 +67,10 @@ class Agent:
         with self._lock:
             return bool(self._tasks)
 
-    def take_over(self, begin: Callable[[PatientPlane, Callable[[Undertaking], None]], Iterable[Undertaking]]) -> None:
-        """Have what earlier processes left brought to its end; to be called before ``run``."""
+    def take_over(self) -> None:
+        """Have what this worker left behind when it died brought to its end; to be called before ``run``."""
         with self._lock:
-            for left in begin(self._plane, self._on_end):
+            for left in leftovers.of_worker(self._site, self._plane, self._on_end):
                 self._tasks[_key(left.order)] = left
 
     def run(self) -> None:
@@ -144,7 +145,7 @@ class Agent:
             running, ended = self._tasks.get(key), self._ended.get(key)
             fresh = running is None and ended is None
             if fresh:
-                self._tasks[key] = Task(order, self._site, self._plane, self._on_end, self._lease_until)
+                self._tasks[key] = self._begin(order)
                 self.taken += 1
         if fresh:
             self._on_change()
@@ -152,6 +153,11 @@ class Agent:
             running.update(order)
         elif ended is not None:
             ended.tell_end()  # the plane has not heard it; never run a task twice
+
+    def _begin(self, order: Order) -> Undertaking:
+        if order.launch:  # we never said that it is ready: an earlier incarnation did, and started it
+            return leftovers.unknown(order, self._site, self._plane, self._on_end)
+        return Task(order, self._site, self._plane, self._on_end, self._lease_until)
 
     def _current(self) -> list[Undertaking]:
         with self._lock:

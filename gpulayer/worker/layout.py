@@ -98,6 +98,7 @@ def shares_work(order: Order) -> bool:
     return order.spec.calls is not None
 
 
-def locks_of_attempt(shared: Path, order: Order) -> list[Path]:
-    """Return the locks of all tasks of this attempt that were on this machine."""
-    return sorted((shared / "locks").glob(f"task-{order.job_id}.{order.attempt}.*"))
+def siblings(shared: Path, order: Order) -> list[Path]:
+    """Return the locks of the other tasks of this attempt that were on this machine."""
+    locks_of_attempt = (shared / "locks").glob(f"task-{order.job_id}.{order.attempt}.*")
+    return sorted(path for path in locks_of_attempt if path.suffix != f".{order.node_rank}")

@@ -19,8 +19,9 @@ from gpulayer.plane import Plane
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import Reason
 from gpulayer.spec.workers import WorkerInfo
-from gpulayer.worker import hardware, processes
+from gpulayer.worker import hardware, leftovers, processes
 from gpulayer.worker.agent import Agent
+from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.site import Site
 from gpulayer.worker.watch import CallerWatch
 
@@ -119,6 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     _listen_to_signals(host)
     host.start()
     print("ready", flush=True)
+    leftovers.of_dead_callers(sites[0], PatientPlane(plane))
     host.run()
     plane.close()
 

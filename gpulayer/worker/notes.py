@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from gpulayer.spec.base import Record
 from gpulayer.spec.records import Order
+from gpulayer.spec.workers import WorkerInfo
 from gpulayer.worker import processes
 from gpulayer.worker.stopping import Ending
 
@@ -17,9 +18,13 @@ _ORDER, _ENDING = "order.json", "ending.json"
 
 
 class TaskNote(Record):
-    """Whose task it is; ``host`` and its start tell whether that process still lives."""
+    """Whose task it is; ``host`` and its start tell whether the process that drives it still lives.
+
+    A worker that ``stays`` comes back for it; one that was there for its caller only does not.
+    """
 
     worker_id: str
+    stays: bool
     order: Order
     host: int
     host_started: int
@@ -30,11 +35,16 @@ class TaskNote(Record):
         return found is not None and found.alive and found.started == self.host_started
 
 
-def write(root: Path, worker_id: str, order: Order) -> None:
+def write(root: Path, me: WorkerInfo, order: Order) -> None:
     """Note in a task's folder that this process drives it for a worker."""
+    claim(root, TaskNote(worker_id=me.id, stays=me.owner is None, order=order, host=0, host_started=0))
+
+
+def claim(root: Path, note: TaskNote) -> None:
+    """Note in a task's folder that this process sees to it from now on."""
     us = processes.stat(os.getpid())
-    note = TaskNote(worker_id=worker_id, order=order, host=os.getpid(), host_started=us.started if us else 0)
-    _write(root / _ORDER, note.model_dump_json())
+    ours = note.model_copy(update={"host": os.getpid(), "host_started": us.started if us else 0})
+    _write(root / _ORDER, ours.model_dump_json())
 
 
 def write_ending(root: Path, ending: Ending) -> None:

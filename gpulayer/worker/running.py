@@ -1,4 +1,4 @@
-"""A task's processes from their start until none is left and everything they left is stored."""
+"""A task's processes from their start until none is left, and what they left is stored."""
 
 from __future__ import annotations
 
@@ -32,12 +32,11 @@ _UPLOAD_S = 600.0
 
 @dataclass(frozen=True)
 class Result:
-    """How the processes ended; ``troubles`` are sentences about what could not be brought to safety."""
+    """How the processes ended. ``well`` says that every rank said goodbye with 0."""
 
     exit_code: int | None
     well: bool
     failed_call: bool
-    troubles: tuple[str, ...]
     sentence: str = ""
 
 
@@ -71,23 +70,27 @@ class Running:
         """Pass a newer order on to the ranks."""
         self._relay.update(order)
 
-    def run(self, siblings: Callable[[], list[Path]]) -> Result:
-        """Start the processes, unless the task is to end, and see them to their end.
-
-        ``siblings`` returns the locks of the other tasks that may write into the same work folder.
-        """
+    def run(self) -> Result:
+        """Start the processes, unless the task is to end, and see them to their end."""
         if self._wishes.start(self._begin, self._on_stop):
             self._reporter.send(TaskRunning)
             self._watch()
         if self._guard.expired:  # we were halted, or else we would have been first
             self._wishes.end(Stop(reason=Reason.WORKER_LOST, sentence="Its worker was halted for longer than its lease."))
         self._relay.finish(_HEAR_OUT_S)
+        return self._conclude()
+
+    def store(self, siblings: Callable[[], list[Path]]) -> list[str]:
+        """Bring to safety what the processes left; returns sentences about what could not be.
+
+        ``siblings`` returns the locks of the other tasks that may write into the same work folder.
+        """
         self._reporter.send(TaskPhase, phase=Phase.UPLOADING)
         self._background.do(lambda: self._gathered.store_last(siblings()))
         troubles = [] if self._in_time(self._background.finish) else ["Its outputs could not be stored in time."]
         if not self._in_time(self._shipping.finish):
             troubles.append("Its last lines could not be sent.")
-        return self._conclude((*self._gathered.troubles, *troubles))
+        return [*self._gathered.troubles, *troubles]
 
     def _begin(self) -> None:
         self._guard.start(self._launch, self._where.pipes, self._where.spool)
@@ -131,7 +134,7 @@ class Running:
                 return False
         return True
 
-    def _conclude(self, troubles: tuple[str, ...]) -> Result:
+    def _conclude(self) -> Result:
         guard, relay, launch, order = self._guard, self._relay, self._launch, self._wishes.order
         what = "The command" if launch.direct else "torchrun"
         met = launch.direct or bool(relay.ranks) or order.num_workers == 1
@@ -147,7 +150,7 @@ class Running:
             if found is not None:
                 self._faults.add(found.model_copy(update={"sentence": guard.sentence or found.sentence}))
         left = f"The kernel does not end {', '.join(guard.left)}; its devices stay leased." if guard.left else ""
-        return Result(guard.exit_code, well, failed_call, troubles, left)
+        return Result(guard.exit_code, well, failed_call, left)
 
     def _died_with_agent(self, process: Watched) -> bool:
         """Say whether a rank died because torchrun's agent or the guard did: that is then the cause."""

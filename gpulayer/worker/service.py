@@ -98,6 +98,7 @@ def _serve(
     standing = Standing(site, once=wish.once, idle_timeout_s=wish.idle_timeout_s)
     standing.listen_to_signals()
     standing.agent.register()
+    standing.agent.take_over()
     announce(info, me.plane)
     return standing.run()
 

@@ -84,10 +84,9 @@ class Task:
     def _run(self) -> None:
         try:
             self._where.make()
-            notes.write(self._where.root, self._site.me.id, self.order)
+            notes.write(self._where.root, self._site.me, self.order)
             ending, keeps_folders = self._live()
             self._end = self._reporter.scrubbed(ending)
-            notes.write_ending(self._where.root, self._end)
             self.tell_end()
             if not keeps_folders:
                 clearing.clear(self.order, self._where, self._siblings())
@@ -125,13 +124,15 @@ class Task:
         running = Running(self._wishes, self._where, self._plane, self._reporter, self._faults, guard, launch)
         self._running = running
         running.update(self.order)  # one that came while it was made
-        found = running.run(self._siblings)
-        words = list(found.troubles)
-        if words:
-            words.append(f"They stay in {self._where.work} and {self._where.spool}.")
-        sentence = " ".join(filter(None, (*words, found.sentence)))
-        ending = self._ending(found.exit_code, well=found.well, failed_call=found.failed_call, sentence=sentence)
-        return ending, bool(found.troubles)
+        found = running.run()
+        ending = self._ending(found.exit_code, well=found.well, failed_call=found.failed_call, sentence=found.sentence)
+        ending = self._reporter.scrubbed(ending)
+        notes.write_ending(self._where.root, ending)  # what follows may take long, and we may be killed
+        troubles = running.store(self._siblings)
+        if not troubles:
+            return ending, False
+        words = [*troubles, f"They stay in {self._where.work} and {self._where.spool}.", ending.sentence]
+        return ending.model_copy(update={"sentence": " ".join(filter(None, words))}), True
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -159,4 +160,4 @@ class Task:
             self.tell_end()
 
     def _siblings(self) -> list[Path]:
-        return [path for path in layout.locks_of_attempt(self._site.shared, self.order) if path != self._where.lock]
+        return layout.siblings(self._site.shared, self.order)

@@ -27,12 +27,21 @@ class Fleet:
         self.plane = plane
         can = hardware.capabilities(home, {"CUDA_VISIBLE_DEVICES": ""})
         infos = [WorkerInfo(id=new_id("wkr"), name=f"w{at}", capabilities=can) for at in range(count)]
-        self.agents = [Agent(Site(plane, home, home, info, environ, leased)) for info in infos]  # type: ignore[arg-type]
-        for agent in self.agents:
-            agent.register()
-        self.threads = [threading.Thread(target=agent.run, daemon=True) for agent in self.agents]
-        for thread in self.threads:
-            thread.start()
+        self._sites = [Site(plane, home, home, info, environ, leased) for info in infos]  # type: ignore[arg-type]
+        self.agents: list[Agent] = []
+        self.threads: list[threading.Thread] = []
+        for info in infos:
+            plane.register(info)
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Start all workers, as new processes of theirs would."""
+        for site in self._sites:
+            agent = Agent(site)
+            agent.take_over()
+            self.agents.append(agent)
+            self.threads.append(threading.Thread(target=agent.run, daemon=True))
+            self.threads[-1].start()
 
     def close(self) -> None:
         for agent in self.agents:

@@ -51,6 +51,7 @@ class RecordingPlane:
         self.closed = False
         self.away = False
         self.refused = 0
+        self.launched = False
         self.lease_s = 90.0
         self._devices = devices
         self._fail_fast = fail_fast
@@ -205,7 +206,7 @@ class RecordingPlane:
             procs_per_worker=procs,
             num_workers=nodes,
             devices=self._devices[node_rank] if self._devices else (),
-            launch=running or (ready and self.wish is None and (node_rank == 0 or self.point is not None)),
+            launch=self.launched or running or (ready and self.wish is None and (node_rank == 0 or self.point is not None)),
             rendezvous=self.point,
             stop=self.wish,
             calls=tuple(self.views.values()),

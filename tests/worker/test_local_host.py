@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gpulayer.plane import Cursor, Plane
 from gpulayer.spec.job import CommandJob
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
+from gpulayer.worker import processes
 from tests.left_running import left_running, wait_until_none_is_left
 
 CALLER = """
@@ -135,6 +137,31 @@ def test_a_killed_host_takes_its_tasks_with_it(home: Path, plane: Plane) -> None
     host.stdin.close()
     assert wait_until_none_is_left(home) == {}
     assert wait_ended(plane, job.id).state is JobState.LOST
+
+
+def test_what_a_host_and_guard_killed_together_left_is_cleared_up_by_the_next_host(home: Path, plane: Plane) -> None:
+    host = start_host(home, plane, "wkr-1:one")
+    job = plane.submit(CommandJob(command=("/bin/sh", "-c", "setsid sleep 600 & echo up; sleep 600")))
+    wait_for_line(plane, job.id, "up")
+    (guard,) = [each.pid for each in processes.descendants(host.pid) if each.parent == host.pid]
+    os.kill(host.pid, signal.SIGSTOP)
+    os.kill(guard, signal.SIGKILL)
+    host.kill()
+    host.wait()
+    assert wait_ended(plane, job.id).state is JobState.LOST
+    assert any("sleep 600" in words for words in left_running(home).values())
+
+    second = start_host(home, plane, "wkr-2:two")
+
+    deadline = time.monotonic() + 20.0
+    while any("sleep 600" in words for words in left_running(home).values()) or list((home / "tasks").iterdir()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not list((home / "locks").glob("task-*"))
+    for each in (host, second):
+        assert each.stdin is not None
+        each.stdin.close()
+    assert second.wait(20) == 0
 
 
 def test_a_job_of_a_killed_caller_is_cancelled(home: Path, plane: Plane) -> None:

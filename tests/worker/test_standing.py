@@ -140,10 +140,3 @@ def test_slots_are_how_many_tasks_it_runs_at_a_time(plane: Plane, tmp_path: Path
         first = run(plane, f"{signals(tmp_path / 'go')}")
         second = run(plane, f"touch {tmp_path / 'go'}")
         assert [ended(plane, each.id).state for each in (first, second)] == [JobState.SUCCEEDED] * 2
-
-
-def test_a_job_finds_no_token_of_its_worker(plane: Plane) -> None:
-    with Started(GPULAYER_TOKEN="glj_secret"):
-        job = run(plane, 'echo "token:$GPULAYER_TOKEN"')
-        printed(plane, job.id, "token:")
-        ended(plane, job.id)

@@ -1,0 +1,111 @@
+"""Tasks whose worker died with them: the next to come kills what still runs, saves what they left, and tells their end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from gpulayer.spec.records import Order, Stop
+from gpulayer.spec.reports import TaskEnded
+from gpulayer.spec.states import Reason, TaskState
+from gpulayer.worker import clearing, layout, notes
+from gpulayer.worker.gathering import Gathering
+from gpulayer.worker.patience import PatientPlane
+from gpulayer.worker.reporter import Reporter
+from gpulayer.worker.shipping import Shipping
+from gpulayer.worker.site import Site
+from gpulayer.worker.stopping import Ending
+
+_log = logging.getLogger(__name__)
+_GUARD_S = 30.0
+_UPLOAD_S = 600.0
+_LOST = Ending(
+    state=TaskState.LOST,
+    reason=Reason.WORKER_LOST,
+    exit_code=None,
+    sentence="Its worker ended without a word, and it was killed.",
+)
+
+
+class Leftover:
+    """Sees one such task to its end in a thread of its own; orders change nothing for it any more."""
+
+    def __init__(self, order: Order, site: Site, plane: PatientPlane, on_end: Callable[[Leftover], None]) -> None:
+        self.order = order
+        self._shared = site.shared
+        self._plane = plane
+        self._on_end = on_end
+        self._where = layout.folders(site.home, site.shared, order)
+        self._reporter = Reporter(plane, site.me, order)
+        self._end = notes.ending(self._where.root) or _LOST
+        threading.Thread(target=self._run, name=f"gpulayer-left-{order.job_id}", daemon=True).start()
+
+    def update(self, order: Order) -> None:
+        """It has no processes that could follow."""
+
+    def renew(self, lease_until: float) -> None:
+        """It has no processes that could outlive a lease."""
+
+    def stop(self, stop: Stop) -> None:
+        """It has ended."""
+
+    def abandon(self, sentence: str = "") -> None:
+        """It has ended."""
+
+    def tell_end(self) -> None:
+        self._reporter.send(TaskEnded, **self._end.model_dump())
+
+    def _run(self) -> None:
+        try:
+            self._await_none_left()
+            saved = self._save()
+            self.tell_end()
+            if saved:
+                clearing.clear(self.order, self._where, layout.siblings(self._shared, self.order))
+        except Exception:
+            _log.exception("what %s left could not be cleared up; it stays in %s", self.order.job_id, self._where.root)
+        finally:
+            self._on_end(self)
+
+    def _await_none_left(self) -> None:
+        """Its guard kills everything when its worker dies, and frees the lock; without a guard, its mark finds them."""
+        clearing.await_free([self._where.lock], _GUARD_S)
+        while left := clearing.kill_marked(self._where.root):
+            _log.error("the kernel does not end %s of %s", left, self.order.job_id)
+
+    def _save(self) -> bool:
+        """Send the lines and store the files that are still there; say whether all of them are safe now."""
+        if not self._where.root.exists():
+            return True
+        shipping = Shipping(self._plane, self.order, self._where)
+        gathered = Gathering(self.order, self._where, self._plane, self._reporter)
+        if self._where.baseline.exists():
+            gathered.store_last(layout.siblings(self._shared, self.order))
+        return shipping.finish(_UPLOAD_S) and not gathered.troubles
+
+
+def of_worker(site: Site, plane: PatientPlane, on_end: Callable[[Leftover], None]) -> Iterator[Leftover]:
+    """Take over what an earlier process of this same worker left."""
+    for root, note in notes.left(site.home / "tasks"):
+        if note.worker_id == site.me.id:
+            yield _claimed(root, note, site, plane, on_end)
+
+
+def of_dead_callers(site: Site, plane: PatientPlane) -> list[Leftover]:
+    """Take over what workers left that were there for one caller, and that nobody will start again."""
+    found = [(root, note) for root, note in notes.left(site.home / "tasks") if not note.stays]
+    return [_claimed(root, note, site, plane, lambda _: None) for root, note in found]
+
+
+def unknown(order: Order, site: Site, plane: PatientPlane, on_end: Callable[[Leftover], None]) -> Leftover:
+    """Tell the end of a task that runs according to the plane, and of which nothing is here."""
+    return Leftover(order, site, plane, on_end)
+
+
+def _claimed(root: Path, note: notes.TaskNote, site: Site, plane: PatientPlane, on_end: Callable[[Leftover], None]) -> Leftover:
+    notes.claim(root, note)
+    whose = site.me if note.worker_id == site.me.id else site.me.model_copy(update={"id": note.worker_id, "incarnation": ""})
+    return Leftover(note.order, replace(site, me=whose), plane, on_end)
