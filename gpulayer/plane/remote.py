@@ -74,7 +74,7 @@ class RemotePlane:
     # --- callers -----------------------------------------------------------------------------------------------------
 
     def submit(self, job: AnyJob, *, key: str = "") -> JobRecord:
-        self._presence.begin()
+        self._presence.begin(None if job.calls is None else job.calls.caller_lease_s)
         said = {"job": job, "key": key or secrets.token_hex(16), "owner": self._process_id}
         return self._one(JobRecord, "POST", "/v1/jobs", json=said)
 
@@ -220,8 +220,8 @@ class RemotePlane:
 def _at(*parts: str) -> str:
     """Write a path of things named by people: nothing in a name leaves its place."""
     for part in parts:
-        if part in ("", ".", ".."):
-            raise NotFound(f"{part!r} names nothing.")
+        if part in ("", ".", "..") or "/" in part:
+            raise NotFound(f"There is nothing of the name {part!r}.")
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
