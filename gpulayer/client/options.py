@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from gpulayer.errors import InvalidCount, InvalidJob
 from gpulayer.settings import Settings
@@ -61,6 +61,14 @@ class JobOptions(Spec):
             )
         return given
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_words(cls, given: Any, make: Callable[[Any], JobOptions]) -> JobOptions:
+        try:
+            return make(given)
+        except ValidationError as cause:
+            raise InvalidJob(" ".join(map(_what_is_wrong, cause.errors(include_url=False)))) from None
+
     @field_validator("source_dir", "env_file", mode="before")
     @classmethod
     def _text(cls, value: Any) -> Any:
@@ -81,6 +89,13 @@ class JobOptions(Spec):
         return Placement(target=target, fallback_targets=self.fallback_targets, workers=self.workers, labels=self.worker_labels)
 
 
+def _what_is_wrong(error: Mapping[str, Any]) -> str:
+    """Name an option, the value that it was given, and what it may be."""
+    option = ".".join(map(str, error["loc"]))
+    may_be = error.get("ctx", {}).get("expected") or str(error["msg"]).removeprefix("Input should be ")
+    return f"JobOptions({option}={error['input']!r}) is not possible: it may be {may_be}."
+
+
 def default_target(found: Settings) -> Target:
     """Return where a job runs that doesn't say it: here, or on the workers of the self-hosted plane that is named."""
     return "local" if found.url is None else "remote"
@@ -90,4 +105,6 @@ def options_from(value: JobOptions | Mapping[str, Any] | None) -> JobOptions:
     """Take options as they are, as a dictionary, or the defaults."""
     if value is None:
         return JobOptions()
+    if not isinstance(value, JobOptions | Mapping):
+        raise InvalidJob(f"job={value!r} is not possible: it may be JobOptions, or a dictionary of its options.")
     return value if isinstance(value, JobOptions) else JobOptions(**value)

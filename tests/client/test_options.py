@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,23 @@ def test_an_unset_target_is_where_the_plane_is() -> None:
 def test_an_unknown_option_is_answered_with_the_right_ones() -> None:
     with pytest.raises(InvalidJob, match=r"no 'timeout'\. It has: .*timeout_s"):
         options_from({"timeout": 3})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (3, r"job=3 is not possible: it may be JobOptions, or a dictionary"),
+        ({"target": "mars"}, r"JobOptions\(target='mars'\) is not possible: it may be 'local', 'remote' or 'cloud'"),
+        ({"grace_s": "soon"}, r"JobOptions\(grace_s='soon'\) is not possible: it may be a valid number"),
+        (
+            {"resources": {"gpu_count": "two"}},
+            r"JobOptions\(resources.gpu_count='two'\) is not possible: it may be a valid integer",
+        ),
+    ],
+)
+def test_a_wrong_value_is_answered_with_what_it_may_be(given: Any, words: str) -> None:
+    with pytest.raises(InvalidJob, match=words):
+        options_from(given)
 
 
 @pytest.mark.parametrize("field", ["idle_limit_s", "straggler_grace_s", "caller_lease_s"])
