@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from gpulayer.cli.output import age, span
 from gpulayer.spec.calls import CallView
-from gpulayer.spec.job import CommandJob, FunctionJob, shape
+from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob, shape
 from gpulayer.spec.records import JobRecord, TaskRecord
 
 RUNTIME = ("python", "-m", "gpulayer.runtime")
@@ -23,7 +24,14 @@ def what(job: JobRecord) -> str:
         return " ".join(spec.command[ours:])
     if isinstance(spec, FunctionJob):
         return spec.function
-    return " ".join((spec.entrypoint, *spec.args))
+    return " ".join((_script(spec), *spec.args))
+
+
+def _script(spec: DistributedJob) -> str:
+    """Name a script that is run from outside of the source folder by where it lies in there."""
+    if not spec.entrypoint.startswith("../"):
+        return spec.entrypoint
+    return os.path.normpath(os.path.join(spec.cwd, spec.entrypoint))
 
 
 def stands(job: JobRecord) -> str:
@@ -75,15 +83,19 @@ def all_facts(job: JobRecord) -> dict[str, object]:
 def calls_made(job: JobRecord) -> list[dict[str, object]]:
     """Return the calls that the caller made, with how each stands."""
     return [
-        {"call": view.call, "function": view.go.fingerprint.function, "status": _call_status(view)}
+        {"call": view.call, "function": view.go.fingerprint.function, "status": _call_status(job, view)}
         for view in job.calls
         if view.go
     ]
 
 
-def _call_status(view: CallView) -> str:
+def _call_status(job: JobRecord, view: CallView) -> str:
     bad = [outcome.status for outcome in view.outcomes if outcome.status != "ok"]
-    return bad[0] if bad else "ok" if view.settled else "running" if view.begun else "waiting"
+    if bad or view.settled:
+        return bad[0] if bad else "ok"
+    if job.state.terminal:
+        return job.state.value if view.begun else "never begun"
+    return "running" if view.begun else "waiting"
 
 
 def shown(job: JobRecord) -> dict[str, object]:

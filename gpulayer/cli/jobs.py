@@ -14,6 +14,7 @@ from gpulayer.cli.outcome import FAILED
 from gpulayer.cli.output import Form, print_json, print_list, print_one, with_forms
 from gpulayer.logs.render import Renderer
 from gpulayer.plane import Plane
+from gpulayer.spec.job import shape
 from gpulayer.spec.news import Cursor
 from gpulayer.spec.records import Explanation, JobRecord
 from gpulayer.spec.states import JobState
@@ -57,10 +58,19 @@ def logs(job_id: str, follow: bool, rank: int | None, tail: int | None, as_json:
     """Print what a job's ranks printed, as [rank3] ..."""
     with opened() as plane:
         job = plane.job(job_id)
+        _check_rank(job, rank)
         lines = follow_lines(plane, job.id, rank=rank, tail=tail) if follow else plane.lines(job.id, rank=rank, tail=tail)
         renderer = Renderer.on(sys.stdout)
         for line in lines:
             click.echo(line.model_dump_json() if as_json else renderer.line(line))
+
+
+def _check_rank(job: JobRecord, rank: int | None) -> None:
+    workers, procs = shape(job.spec)
+    last = workers * procs - 1
+    if rank is not None and not 0 <= rank <= last:
+        ranks = "only rank 0" if last == 0 else f"ranks 0 to {last}"
+        raise click.BadParameter(f"{job.id} has {ranks}, not {rank}.", param_hint="--rank")
 
 
 @command.command()

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gpulayer.cli.job_facts import COLUMNS, all_facts, job_facts, shown, stands, took, what
+from gpulayer.cli.job_facts import COLUMNS, all_facts, calls_made, job_facts, shown, stands, took, what
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob, Job
 from gpulayer.spec.records import JobRecord, TaskRecord
 from gpulayer.spec.states import JobState, Phase, Reason, TaskState
@@ -25,6 +25,7 @@ def record(**given: object) -> JobRecord:
         (CommandJob(command=("python", "-m", "gpulayer.runtime", "train.py", "--lr", "1")), "train.py --lr 1"),
         (FunctionJob(function="pkg:run"), "pkg:run"),
         (TRAIN, "train.py --lr 0.1"),
+        (TRAIN.model_copy(update={"entrypoint": "../../train.py", "cwd": "abs/tmp"}), "train.py --lr 0.1"),
     ],
 )
 def test_what_it_runs_is_as_typed(spec: Job, words: str) -> None:
@@ -70,3 +71,19 @@ def test_people_see_the_shape_and_each_task() -> None:
 
 def test_a_row_has_every_column() -> None:
     assert [make(record()) for make in COLUMNS.values()][:4] == ["job-1", "digits", "queued", "2 x 2"]
+
+
+@pytest.mark.parametrize(
+    ("state", "call", "status"),
+    [
+        (JobState.RUNNING, {"begun": True}, "running"),
+        (JobState.RUNNING, {}, "waiting"),
+        (JobState.CANCELLED, {"begun": True}, "cancelled"),
+        (JobState.FAILED, {}, "never begun"),
+        (JobState.SUCCEEDED, {"begun": True, "settled": True}, "ok"),
+    ],
+)
+def test_a_call_of_an_ended_job_does_not_run(state: JobState, call: dict[str, bool], status: str) -> None:
+    go = {"fingerprint": {"call": 0, "function": "fit", "trainer": 0, "module": "m", "shapes": ""}}
+    job = record(state=state, calls=[{"call": 0, "go": go, **call}])
+    assert [each["status"] for each in calls_made(job)] == [status]

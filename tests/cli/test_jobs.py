@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpulayer.errors import Unschedulable
+from gpulayer.spec.job import DistributedJob
 from tests.cli.conftest import Cli
 from tests.cli.played import PlayedWorker, submit
 
@@ -59,12 +60,16 @@ def test_show_tells_state_and_tasks(worker: PlayedWorker, cli: Cli, told: Told) 
 
 
 def test_logs_are_tagged_with_their_rank(worker: PlayedWorker, cli: Cli) -> None:
-    job = submit(worker)
+    spec = DistributedJob(
+        entrypoint="m:f", num_workers=1, procs_per_worker=4, placement={"target": "local"}, on_unschedulable="queue"
+    )
+    job = worker.plane.submit(spec)
     worker.print_lines(job, "plain")
     worker.print_lines(job, "from three", rank=3)
     worker.print_lines(job, "from one", rank=1)
     assert cli("jobs", "logs", job.id).stdout == "plain\n[rank3] from three\n[rank1] from one\n"
     assert cli("jobs", "logs", job.id, "--rank", "1").stdout == "[rank1] from one\n"
+    assert f"{job.id} has ranks 0 to 3, not 4" in cli("jobs", "logs", job.id, "--rank", "4", exits=2).stderr
     assert cli("jobs", "logs", job.id, "--tail", "2").stdout == "[rank3] from three\n[rank1] from one\n"
     assert [json.loads(line)["rank"] for line in cli("jobs", "logs", job.id, "--json").stdout.splitlines()] == [None, 3, 1]
 
@@ -144,3 +149,9 @@ def test_a_home_that_is_a_file_is_refused_in_a_sentence(home: Path, cli: Cli) ->
     said = cli("jobs", "ls", exits=1).stderr
     assert "GPULAYER_HOME" in said
     assert "Traceback" not in said
+
+
+def test_a_rank_that_a_job_does_not_have_is_wrong_use(worker: PlayedWorker, cli: Cli) -> None:
+    job = submit(worker)
+    assert f"{job.id} has only rank 0, not 9" in cli("jobs", "logs", job.id, "--rank", "9", exits=2).stderr
+    assert cli("jobs", "logs", job.id, "--rank", "0").stdout == ""
