@@ -9,7 +9,7 @@ import re
 import runpy
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any, Literal
@@ -50,6 +50,17 @@ def parse(argv: Sequence[str]) -> Entry:
     if _FUNCTION.match(first) and not os.path.exists(first):
         return Entry("function", first, rest)
     return Entry("script", first, rest)
+
+
+def straight(entry: Entry, work: str) -> Entry:
+    """Name a script by its whole path where the caller stood outside of the source folder and named it by its own.
+
+    Relative to such a working directory (a place below ``abs`` in the work folder) it has a name that nobody typed.
+    """
+    outside = os.getcwd().startswith(os.path.join(os.path.realpath(work), "abs") + os.sep)
+    if entry.kind != "script" or not entry.target.startswith("../") or not outside:
+        return entry
+    return replace(entry, target=os.path.abspath(entry.target))
 
 
 def run(entry: Entry) -> None:

@@ -62,6 +62,8 @@ def main(argv: Sequence[str]) -> None:
     # Registered before any code of the user, so that it runs after all of theirs.
     atexit.register(goodbye.say)
     what = entry.parse(argv)
+    if where is not None and where.calls is not None:
+        what = entry.straight(what, str(where.work))
     _be_as_python_was()
     if where is not None and where.calls is not None and link is not None:
         importlib.import_module(where.calls.half).install(link, where)
