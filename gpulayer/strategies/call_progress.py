@@ -24,6 +24,7 @@ class Watch:
         self._trainer = trainer
         self._last = (now, -1)
         self._rate: float | None = None
+        self._before = _stored(trainer)
 
     def look(self, now: float, wall: float) -> Progress:
         """Return where the call is."""
@@ -43,7 +44,7 @@ class Watch:
             batches=batches,
             rate=self._rate,
             eta_s=self._eta(function, step, batch, batches),
-            metrics=metrics_of(trainer),
+            metrics=metrics_of(trainer, self._before),
         )
 
     def _batch(self, function: str) -> tuple[int, int | None]:
@@ -76,16 +77,23 @@ class Watch:
         return max(0.0, left / self._rate)
 
 
-def metrics_of(trainer: Any) -> dict[str, float]:
-    """Return the metrics that a progress bar would show, as far as reading them moves nothing between devices."""
+def metrics_of(trainer: Any, before: dict[str, Any]) -> dict[str, float]:
+    """Return the metrics that a progress bar would show, as far as reading them moves nothing between devices.
+
+    What is still as it was ``before`` is another call's.
+    """
     found: dict[str, float] = {}
-    for source in parts.metrics(trainer):
-        for name, value in list(source.items()):
-            if getattr(value, "device", None) is not None and value.device.type != "cpu":
-                continue
-            with contextlib.suppress(TypeError, ValueError, RuntimeError):
-                found.setdefault(str(name), float(value))
+    for name, value in _stored(trainer).items():
+        if before.get(name) is value or (getattr(value, "device", None) is not None and value.device.type != "cpu"):
+            continue
+        with contextlib.suppress(TypeError, ValueError, RuntimeError):
+            found[name] = float(value)
     return dict(list(found.items())[:_MOST_METRICS])
+
+
+def _stored(trainer: Any) -> dict[str, Any]:
+    bar, callback = parts.metrics(trainer)
+    return {str(name): value for name, value in {**bar, **{n: v for n, v in callback.items() if n not in bar}}.items()}
 
 
 @contextlib.contextmanager

@@ -378,6 +378,18 @@ def test_progress_is_reported_without_a_callback_of_the_trainers(job: Job) -> No
     assert trainer.callbacks == before
 
 
+def test_the_progress_of_a_test_shows_none_of_the_fits_metrics(job: Job) -> None:
+    job.go(0)
+    trainer, model = job.trainer(max_epochs=1), Net()
+    job.go(1, "test")
+    trainer.fit(model, rows())
+    with pytest.raises(Left):
+        trainer.test(model, rows(), verbose=False)
+    tested = [report.metrics for report in job.link.reports if report.function == "test"]
+    assert "loss" not in {name for metrics in tested for name in metrics}
+    assert "test_loss" in tested[-1]
+
+
 def test_what_is_printed_in_a_call_is_marked(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
     job.go(0, "test")
     with pytest.raises(Left):
