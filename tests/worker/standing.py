@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,10 @@ WAIT_S = 30.0
 
 
 class Started:
-    """``gpulayer worker start`` in this test's home; leaving the block kills it if it still runs."""
+    """``gpulayer worker start``; leaving the block kills it if it still runs. ``at`` says to which plane it goes."""
 
-    def __init__(self, *options: str, **environ: str) -> None:
-        words = [sys.executable, "-m", "gpulayer", "worker", "start", *options]
+    def __init__(self, *options: str, at: Sequence[str] = (), **environ: str) -> None:
+        words = [sys.executable, "-m", "gpulayer", *at, "worker", "start", *options]
         self.process = subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environ}
         )

@@ -1,0 +1,206 @@
+"""Workers of a self-hosted plane: they join once, keep their lease, and outlive the server's troubles and their own."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpulayer import plane as planes
+from gpulayer.plane import Plane
+from gpulayer.spec.job import DistributedJob
+from gpulayer.spec.states import JobState, Reason
+from gpulayer.spec.tokens import TokenRequest
+from gpulayer.worker import processes
+from tests.server.running import Server
+from tests.worker.standing import Started, ended, printed, run, signals
+
+REMOTE: dict[str, Any] = {"placement": {"target": "remote"}}
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    started: list[Server] = []
+
+    def start(*options: str) -> Server:
+        started.append(Server(tmp_path / "server", *options).start())
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[Server], Plane]]:
+    """Open a server's plane as an admin."""
+    found: list[Plane] = []
+
+    def open_it(server: Server) -> Plane:
+        found.append(planes.open(server.url, process="caller", token=server.token()))
+        return found[-1]
+
+    yield open_it
+    for each in found:
+        each.close()
+
+
+@pytest.fixture
+def join(tmp_path: Path) -> Callable[..., Started]:
+    """Start a worker with a join token."""
+
+    def start(server: Server, *options: str) -> Started:
+        token = tmp_path / "join-token"
+        token.write_text(server.token("join"))
+        return Started(*options, at=("--url", server.url, "--token-file", str(token)))
+
+    return start
+
+
+def until(found: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 30.0
+    while not (value := found()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return value
+
+
+def state_of(plane: Plane) -> str:
+    (worker,) = plane.workers()
+    return worker.state
+
+
+def test_it_joins_once_and_later_starts_need_no_token(
+    serve: Callable[..., Server], opened: Callable[[Server], Plane], home: Path
+) -> None:
+    server = serve()
+    plane = opened(server)
+    token = home.parent / "token"
+    token.write_text(plane.create_token(TokenRequest(role="join", single_use=True)).token)  # type: ignore[attr-defined]
+    ids = []
+    for options in (("--token-file", str(token)), ()):
+        with Started("--name", "red", at=("--url", server.url, *options)) as worker:
+            job = ended(plane, run(plane, "echo hi > out", **REMOTE).id)
+            assert (job.state, job.tasks[0].worker_name) == (JobState.SUCCEEDED, "red")
+            ids.append(job.tasks[0].worker_id)
+            assert ids[-1] in worker.said
+            worker.signal()
+            assert worker.ended() == 0
+    assert ids[0] == ids[1]
+    assert [each.path for each in plane.artifacts(job.id)] == ["node0/out"]
+
+
+def test_without_a_token_it_says_how_to_get_one(serve: Callable[..., Server]) -> None:
+    server = serve()
+    with Started(at=("--url", server.url)) as worker:
+        assert worker.ended() == 1
+        assert "gpulayer tokens create --role join" in worker.words()
+
+
+def test_a_job_outlives_a_killed_server_and_every_line_comes_once(
+    serve: Callable[..., Server], opened: Callable[[Server], Plane], join: Callable[..., Started], tmp_path: Path
+) -> None:
+    server = serve()
+    plane = opened(server)
+    with join(server):
+        job = run(
+            plane,
+            f"echo up; {signals(tmp_path / 'go')}; echo meanwhile; touch {tmp_path / 'said'}; sleep 1; echo end",
+            **REMOTE,
+        )
+        printed(plane, job.id, "up")
+        port = server.port
+        server.kill()
+        (tmp_path / "go").touch()
+        until((tmp_path / "said").exists)
+        server.start(port)
+
+        found = ended(plane, job.id)
+
+    assert found.state is JobState.SUCCEEDED
+    assert [line.text for line in plane.lines(job.id)] == ["up", "meanwhile", "end"]
+
+
+def test_a_halted_worker_is_lost_its_ranks_are_killed_and_it_is_back_when_it_is_let_go_on(
+    serve: Callable[..., Server], opened: Callable[[Server], Plane], join: Callable[..., Started]
+) -> None:
+    server = serve("--lease-s", "3")
+    plane = opened(server)
+    with join(server) as worker:
+        job = run(plane, "trap '' TERM; echo up; while :; do sleep 0.05; done", **REMOTE)
+        printed(plane, job.id, "up")
+        ranks = [each.pid for each in processes.descendants(worker.process.pid) if each.name == "sh"]
+        assert ranks
+
+        worker.signal(signal.SIGSTOP)
+
+        found = ended(plane, job.id)
+        assert (found.state, found.reason) == (JobState.LOST, Reason.WORKER_LOST)
+        until(lambda: not any((seen := processes.stat(pid)) and seen.alive for pid in ranks))
+        worker.signal(signal.SIGCONT)
+        until(lambda: state_of(plane) == "online")
+        assert ended(plane, run(plane, "true", **REMOTE).id).state is JobState.SUCCEEDED
+        worker.signal()
+        assert worker.ended() == 0
+
+
+def test_a_killed_worker_that_comes_back_tells_what_became_of_its_task(
+    serve: Callable[..., Server], opened: Callable[[Server], Plane], join: Callable[..., Started]
+) -> None:
+    server = serve()  # its lease is long: without a word the job would run on for the plane
+    plane = opened(server)
+    with join(server) as worker:
+        job = run(plane, "echo up; echo file > out; sleep 600", **REMOTE)
+        printed(plane, job.id, "up")
+        worker.process.kill()
+        worker.ended()
+
+    with join(server):
+        found = ended(plane, job.id)
+
+    assert (found.state, found.reason) == (JobState.LOST, Reason.WORKER_LOST)
+    assert [each.path for each in plane.artifacts(job.id)] == ["node0/out"]
+
+
+def test_a_newer_incarnation_has_the_older_stop_everything_and_leave(
+    serve: Callable[..., Server], opened: Callable[[Server], Plane], join: Callable[..., Started], home: Path, tmp_path: Path
+) -> None:
+    server = serve()
+    plane = opened(server)
+    with join(server, "--work-dir", str(tmp_path / "a")) as older:
+        job = run(plane, "echo up; sleep 600", **REMOTE)
+        printed(plane, job.id, "up")
+        (tmp_path / "b").mkdir()
+        (tmp_path / "b" / "identity.json").write_bytes((tmp_path / "a" / "identity.json").read_bytes())
+
+        with Started("--work-dir", str(tmp_path / "b"), at=("--url", server.url)):
+            assert older.ended() == 3
+            assert "took the identity" in older.words()
+            assert ended(plane, job.id).state is JobState.LOST
+
+
+def test_two_workers_with_folders_of_their_own_meet_in_one_job(
+    serve: Callable[..., Server], opened: Callable[[Server], Plane], join: Callable[..., Started], tmp_path: Path
+) -> None:
+    server = serve()
+    plane = opened(server)
+    (tmp_path / "train.py").write_text(
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "x = torch.ones(1); dist.all_reduce(x); print('sum', int(x), flush=True)\n"
+    )
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "bundle.zip", "w") as bundle:
+        bundle.write(tmp_path / "train.py", "train.py")
+    source = plane.put_blob(tmp_path / "bundle.zip").sha256
+    with join(server, "--name", "red"), join(server, "--name", "blue"):
+        until(lambda: len(plane.workers()) == 2)
+        job = plane.submit(DistributedJob(entrypoint="train.py", num_workers=2, source=source, **REMOTE))
+        found = ended(plane, job.id)
+        assert found.state is JobState.SUCCEEDED, (found.sentence, [line.text for line in plane.lines(job.id)])
+    assert sorted(line.text for line in plane.lines(job.id) if line.rank is not None) == ["sum 2", "sum 2"]
