@@ -19,6 +19,8 @@ COMMANDS = {
     "workers": "List, drain and remove workers.",
     "worker": "Make this machine a worker of a plane.",
     "server": "Run a self-hosted plane.",
+    "tokens": "Make, list and revoke tokens of a self-hosted plane.",
+    "secrets": "Set, list and remove values that jobs get by name.",
     "package": "Show what a job would bring along of your source.",
     "resources": "Show what this machine offers to jobs.",
     "doctor": "Check whether jobs can run here.",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from gpulayer.errors import GPULayerError, InvalidJob, NotFound
+from gpulayer.errors import BadRequest, GPULayerError, InvalidJob, InvalidSecret, NotFound, SecretNotFound, TokenNotFound
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 
@@ -27,12 +27,15 @@ class WrongUse(Refusal):
     exit_code = WRONG_USE
 
 
+_WRONG_USE = (InvalidJob, NotFound, BadRequest, InvalidSecret, SecretNotFound, TokenNotFound)
+
+
 @contextmanager
 def as_click() -> Iterator[None]:
     """Turn errors of our tree and Ctrl-C into what click prints and the exit code that we promise."""
     try:
         yield
     except GPULayerError as error:
-        raise (WrongUse if isinstance(error, (InvalidJob, NotFound)) else Refusal)(error) from error
+        raise (WrongUse if isinstance(error, _WRONG_USE) else Refusal)(error) from error
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None

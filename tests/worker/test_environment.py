@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,22 @@ def test_one_process_through_the_runtime_is_rank_0() -> None:
 
 def test_a_function_goes_through_the_runtime() -> None:
     assert launch(FunctionJob(function="m:f")).argv[-2:] == ("--call", "/h/tasks/job-1.2.1/call.json")
+
+
+def test_a_worker_of_many_gives_what_its_machine_has_and_no_more() -> None:
+    given = {name: "x" for name in ("PATH", "LC_ALL", "CUDA_HOME", "NCCL_IB_HCA", "https_proxy", "SSL_CERT_FILE", "HF_HOME")}
+    kept_back = {name: "x" for name in ("GPULAYER_TOKEN", "GPULAYER_URL", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "RANK")}
+
+    assert environment.of_machine({**given, **kept_back}) == given
+
+
+def test_the_page_names_all_that_a_worker_gives() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/secrets.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([A-Z_]+\*?)`", page))
+
+    assert {name for name in environment._OF_THE_MACHINE if name.isupper()} <= named
+
+
+def test_a_job_hears_the_names_of_its_secrets_and_no_value() -> None:
+    assert env_of({}, CommandJob(command=("x",), secrets=("A", "B")))["GPULAYER_SECRETS"] == "A,B"
+    assert "GPULAYER_SECRETS" not in env_of({})
