@@ -153,8 +153,8 @@ def test_a_function_goes_through_the_runtime() -> None:
 
 
 def test_a_worker_of_many_gives_what_its_machine_has_and_no_more() -> None:
-    given = {name: "x" for name in ("PATH", "LC_ALL", "CUDA_HOME", "NCCL_IB_HCA", "https_proxy", "SSL_CERT_FILE", "HF_HOME")}
-    kept_back = {name: "x" for name in ("GPULAYER_TOKEN", "GPULAYER_URL", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "RANK")}
+    given = dict.fromkeys(("PATH", "LC_ALL", "CUDA_HOME", "NCCL_IB_HCA", "https_proxy", "SSL_CERT_FILE", "HF_HOME"), "x")
+    kept_back = dict.fromkeys(("GPULAYER_TOKEN", "GPULAYER_URL", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "RANK"), "x")
 
     assert environment.of_machine({**given, **kept_back}) == given
 
