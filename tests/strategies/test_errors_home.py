@@ -90,3 +90,55 @@ def test_without_a_body_the_message_is_the_argument() -> None:
     record = ErrorRecord(rank=0, module="builtins", qualname="ValueError", message="m", traceback="")
     back = outcome.rebuild_error(record, None)
     assert (type(back), back.args) == (ValueError, ("m",))
+
+
+def chained() -> BaseException:
+    try:
+        try:
+            raise KeyError("row")
+        except KeyError as cause:
+            cause.add_note("the third one")
+            raise ValueError("bad table") from cause
+    except ValueError as error:
+        return error
+
+
+def test_what_it_came_from_comes_along(tmp_path: Path) -> None:
+    back = home(chained(), tmp_path)
+    assert isinstance(back.__cause__, KeyError)
+    assert back.__cause__.args == ("row",)
+    assert back.__cause__.__notes__ == ["the third one"]
+    assert back.__suppress_context__
+
+
+def test_a_cause_whose_class_is_not_here_ends_the_chain(tmp_path: Path) -> None:
+    gone = type("Gone", (Exception,), {"__module__": "not_here"})
+    error = ValueError("x")
+    error.__cause__ = gone("y")
+    back = home(error, tmp_path)
+    assert type(back) is ValueError
+    assert back.__cause__ is None
+
+
+def test_a_chain_that_bites_its_tail_ends(tmp_path: Path) -> None:
+    one, other = ValueError(1), ValueError(2)
+    one.__cause__, other.__context__ = other, one
+    back = home(one, tmp_path)
+    assert back.__cause__ is not None
+    assert back.__cause__.args == (2,)
+
+
+def test_a_group_comes_with_its_members_as_they_are(tmp_path: Path) -> None:
+    group = ExceptionGroup("two rows", [Odd(5, row={}), ExceptionGroup("inner", [KeyError("k")])])
+    back = home(group, tmp_path)
+    assert type(back) is ExceptionGroup
+    assert back.message == "two rows"
+    assert isinstance(back.exceptions[0], Odd)
+    assert back.exceptions[0].code == 5
+    assert isinstance(back.exceptions[1], ExceptionGroup)
+    assert back.exceptions[1].exceptions[0].args == ("k",)
+
+
+def test_a_group_with_a_member_that_is_not_here_is_a_remote_error(tmp_path: Path) -> None:
+    gone = type("Gone", (Exception,), {"__module__": "not_here"})
+    assert type(home(ExceptionGroup("g", [gone("y")]), tmp_path)) is errors.RemoteError

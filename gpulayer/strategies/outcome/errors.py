@@ -17,35 +17,62 @@ from gpulayer.strategies import kinds
 from gpulayer.strategies.codec import Decoder, Encoder, Lost, NotCarried
 from gpulayer.strategies.outcome import bodies
 
+_MOST = 50
+"""How many exceptions of one failure are carried: a chain may be as long as a loop that went wrong."""
+
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
 def record_error(error: BaseException, path: Path, text: Callable[[str], str] = str) -> None:
-    """Write an exception's args, attributes and notes to a file that ``rebuild_error`` reads; they show no secret."""
+    """Write what ``rebuild_error`` reads of an exception, of those that it came from, and of a group's members.
+
+    That is args, attributes and notes; they show no secret.
+    """
 
     def shown(words: str) -> str:
         return secrets.SCRUBBER.text(text(words))
 
     encoder = Encoder(shown)
+    written = _Writer(encoder, shown).written(error)
+    bodies.save({"nodes": encoder.nodes, **(written or {})}, path)
 
-    def each(values: dict[str, Any]) -> dict[str, Any]:
+
+class _Writer:
+    """Writes exceptions as plain data, each once."""
+
+    def __init__(self, encoder: Encoder, shown: Callable[[str], str]) -> None:
+        self._encoder = encoder
+        self._shown = shown
+        self._seen: set[int] = set()
+
+    def written(self, error: BaseException | None) -> dict[str, Any] | None:
+        """Return one exception; None for none, and for one that was written already."""
+        if error is None or id(error) in self._seen or len(self._seen) >= _MOST:
+            return None
+        self._seen.add(id(error))
+        own = {name: value for name, value in vars(error).items() if name != "__notes__"}
+        slots = {name: getattr(error, name) for name in _builtin_fields(error)}
+        members = error.exceptions if isinstance(error, BaseExceptionGroup) else None
+        return {
+            "module": type(error).__module__,
+            "qualname": type(error).__qualname__,
+            "args": [_arg(self._encoder, value, self._shown) for value in (error.args if members is None else error.args[:1])],
+            "attrs": self._attributes({**own, **slots}),
+            "notes": [self._shown(str(note)) for note in getattr(error, "__notes__", ())],
+            "members": None if members is None else [self.written(member) for member in members],
+            "cause": self.written(error.__cause__),
+            "context": self.written(error.__context__),
+            "suppress": error.__suppress_context__,
+        }
+
+    def _attributes(self, values: dict[str, Any]) -> dict[str, Any]:
         found = {}
         for name, value in values.items():
             try:
-                found[name] = encoder.encode(value)
+                found[name] = self._encoder.encode(value)
             except NotCarried:
                 continue
         return found
-
-    own = {name: value for name, value in vars(error).items() if name != "__notes__"}
-    slots = {name: getattr(error, name) for name in _builtin_fields(error)}
-    body = {
-        "nodes": encoder.nodes,
-        "args": [_arg(encoder, value, shown) for value in error.args],
-        "attrs": each({**own, **slots}),
-        "notes": [shown(str(note)) for note in getattr(error, "__notes__", ())],
-    }
-    bodies.save(body, path)
 
 
 def _arg(encoder: Encoder, value: Any, shown: Callable[[str], str]) -> Any:
@@ -103,18 +130,54 @@ def _ours(record: ErrorRecord) -> BaseException | None:
 
 
 def _rebuild(record: ErrorRecord, body: dict[str, Any] | None, text: Callable[[str], str]) -> BaseException | None:
+    if body is None:
+        cls = _class(record.module, record.qualname)
+        return None if cls is None else _make(cls, [record.message], {})
+    return _made({**body, "module": record.module, "qualname": record.qualname}, Decoder(body["nodes"], text))
+
+
+def _class(module: str, qualname: str) -> type[BaseException] | None:
     try:
-        cls: Any = kinds.find(record.module, record.qualname)
-        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+        cls: Any = kinds.find(module, qualname)
+    except (LookupError, AttributeError, ImportError):
+        return None
+    return cls if isinstance(cls, type) and issubclass(cls, BaseException) else None
+
+
+def _made(written: dict[str, Any], decoder: Decoder) -> BaseException | None:
+    """Make one exception of its record, with those that it came from as far as they can be made."""
+    cls, members = _class(written["module"], written["qualname"]), written.get("members")
+    try:
+        args = [decoder.decode(value) for value in written["args"]]
+        attrs = {name: decoder.decode(value) for name, value in written["attrs"].items()}
+    except Lost:
+        return None
+    if members is not None:
+        args.append([_inner(member, decoder) for member in members])
+        if None in args[-1]:
             return None
-        if body is None:
-            return cls.__new__(cls, record.message)
-        decoder = Decoder(body["nodes"], text)
-        args = [decoder.decode(value) for value in body["args"]]
+    error = None if cls is None else _make(cls, args, attrs)
+    if error is not None:
+        error.__cause__ = _inner(written.get("cause"), decoder)
+        error.__context__ = _inner(written.get("context"), decoder) or error.__cause__
+        error.__suppress_context__ = bool(written.get("suppress"))
+    return error
+
+
+def _inner(written: dict[str, Any] | None, decoder: Decoder) -> BaseException | None:
+    error = None if written is None else _made(written, decoder)
+    if written is not None and error is not None:
+        for note in written["notes"]:
+            error.add_note(note)
+    return error
+
+
+def _make(cls: type[BaseException], args: list[Any], attrs: dict[str, Any]) -> BaseException | None:
+    try:
         error = cls.__new__(cls, *args)
         error.args = tuple(args)
-        _set_fields(error, {name: decoder.decode(value) for name, value in body["attrs"].items()})
-    except (LookupError, AttributeError, ImportError, TypeError, ValueError, Lost):
+        _set_fields(error, attrs)
+    except (AttributeError, TypeError, ValueError):
         return None
     return error if isinstance(error, BaseException) else None
 
