@@ -44,6 +44,29 @@ def test_a_worker_is_busy_with_its_held_tasks(store: Store) -> None:
     assert (found.busy, found.leased) == ((), ("GPU-1",))
 
 
+def test_what_a_lost_worker_holds_counts_for_placement_until_it_is_released(store: Store) -> None:
+    serving, holding, lost = (registered(store, a_worker(name), float(at)) for at, name in enumerate(("a", "b", "c")))
+    record = a_record()
+    gpu = Device(uuid="GPU-1", kind="cuda", index=0)
+    task = a_task(record, worker_id=holding.id, devices=(gpu,), state=TaskState.LOST)
+    with store.write() as db:
+        queued = jobs.add(db, record, ())
+        placed = jobs.save(
+            db, queued, queued.model_copy(update={"attempt": 1, "tasks": (a_task(record, worker_id=holding.id),)}), ()
+        )
+        jobs.save(db, placed, placed.model_copy(update={"tasks": (task,)}), ())
+        for info in (holding, lost):
+            workers.set_state(db, info.id, "lost")
+        found = workers.for_placement(db)
+        assert [(each.info.id, each.state, each.leased) for each in found] == [
+            (serving.id, "online", ()),
+            (holding.id, "lost", ("GPU-1",)),
+        ]
+        assert [each.info.id for each in workers.all_in(db, ("lost",))] == [holding.id, lost.id]
+        jobs.release(db, record.id, 1, 0)
+        assert [each.info.id for each in workers.for_placement(db)] == [serving.id]
+
+
 def test_registering_again_as_another_incarnation_disowns_the_tasks_of_the_former(store: Store) -> None:
     info = registered(store, a_worker())
     record = a_record()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, or_, select, update
 
 from gpulayer.control.store import jobs as job_rows
 from gpulayer.control.store import values
@@ -19,9 +19,12 @@ _LIVING_TASK = tuple(state.value for state in TaskState if not state.terminal)
 
 
 def write(db: Connection, heard: Mapping[str, float]) -> None:
-    """Note when workers and callers were last heard, all in one statement each; nobody waits for that."""
+    """Note when workers and callers were last heard, all in one statement each; nobody waits for that.
+
+    Always in the same order, so that two servers that write at once can't lock each other out.
+    """
     for table, kind in ((workers, "wkr-"), (processes, "prc-")):
-        rows = [{"who": name, "then": at} for name, at in heard.items() if name.startswith(kind)]
+        rows = [{"who": name, "then": at} for name, at in sorted(heard.items()) if name.startswith(kind)]
         if rows:
             older = or_(table.c.heard_at.is_(None), table.c.heard_at < bindparam("then"))
             db.execute(update(table).where(table.c.id == bindparam("who"), older).values(heard_at=bindparam("then")), rows)
@@ -40,9 +43,9 @@ class Caller(NamedTuple):
     left: bool
 
 
-def of_callers(db: Connection) -> dict[str, Caller]:
-    """Return how the callers stand that have not ended."""
-    query = select(processes.c.id, processes.c.heard_at, processes.c.left).where(processes.c.ended_at.is_(None))
+def of_callers(db: Connection, wanted: Iterable[str]) -> dict[str, Caller]:
+    """Return how callers stand, by their ids; nothing of one that never said who it is."""
+    query = select(processes.c.id, processes.c.heard_at, processes.c.left).where(processes.c.id.in_(set(wanted)))
     return {row.id: Caller(row.heard_at, row.left) for row in db.execute(query)}
 
 
@@ -72,3 +75,8 @@ def leave(db: Connection, process_id: str, now: float) -> bool:
     """Note a caller's farewell; False when there is no such caller."""
     left = update(processes).where(processes.c.id == process_id).values(left=True, ended_at=now)
     return bool(db.execute(left).rowcount)
+
+
+def forget_callers(db: Connection, before: float) -> None:
+    """Delete the callers that were last heard before a time."""
+    db.execute(delete(processes).where(processes.c.heard_at < before))

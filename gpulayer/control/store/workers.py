@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import ColumnElement, Connection, delete, or_, select, update
 
 from gpulayer.control.store import touched, values
 from gpulayer.control.store.replace import replace
@@ -108,6 +109,12 @@ def all_in(db: Connection, states: Sequence[str] = SHOWN) -> list[WorkerRecord]:
     return _records(db, (workers.c.state.in_(states),))
 
 
+def for_placement(db: Connection) -> list[WorkerRecord]:
+    """Return the workers that serve, and the others whose tasks still hold something on their machines."""
+    holding = select(tasks.c.worker_id).where(tasks.c.held.is_(True))
+    return _records(db, (or_(workers.c.state.in_(SERVING), workers.c.id.in_(holding)),))
+
+
 def some(db: Connection, worker_ids: Iterable[str]) -> list[WorkerRecord]:
     """Return the workers with these ids that serve, and keep them so until this write transaction ends."""
     where = (workers.c.id.in_(sorted(worker_ids)), workers.c.state.in_(SERVING))
@@ -115,26 +122,34 @@ def some(db: Connection, worker_ids: Iterable[str]) -> list[WorkerRecord]:
     return _records(db, where)
 
 
-def _records(db: Connection, where: Sequence[object]) -> list[WorkerRecord]:
+_COLUMNS = (workers.c.id, workers.c.info, workers.c.state, workers.c.registered_at, workers.c.heard_at)
+
+
+def _records(db: Connection, where: Sequence[ColumnElement[bool]]) -> list[WorkerRecord]:
     held = _held(db)
-    query = select(workers).where(*where).order_by(workers.c.registered_at, workers.c.id)  # type: ignore[arg-type]
-    return [_record(row.info, row.state, row.registered_at, row.heard_at, held.get(row.id, [])) for row in db.execute(query)]
+    query = select(*_COLUMNS).where(*where).order_by(workers.c.registered_at, workers.c.id)
+    return [
+        _busy(_idle(info, state, registered_at, heard_at), held[worker_id])
+        if worker_id in held
+        else _idle(info, state, registered_at, heard_at)
+        for worker_id, info, state, registered_at, heard_at in db.execute(query).all()
+    ]
 
 
-def _record(
-    info: str, state: str, registered_at: float, heard_at: float, held: list[tuple[TaskRecord, float | None]]
-) -> WorkerRecord:
+@lru_cache(maxsize=16384)
+def _idle(info: str, state: str, registered_at: float, heard_at: float) -> WorkerRecord:
+    return WorkerRecord(info=values.worker_info(info), state=state, registered_at=registered_at, heard_at=heard_at)
+
+
+def _busy(idle: WorkerRecord, held: list[tuple[TaskRecord, float | None]]) -> WorkerRecord:
     busy = [(task, until) for task, until in held if not task.state.terminal]
     ends = [until for _, until in busy]
-    return WorkerRecord(
-        info=values.worker_info(info),
-        state=state,
-        registered_at=registered_at,
-        heard_at=heard_at,
-        busy=tuple((task.job_id, task.attempt, task.node_rank) for task, _ in busy),
-        leased=tuple(device.uuid for task, _ in held for device in task.devices),
-        busy_until=None if None in ends else max((end for end in ends if end is not None), default=None),
-    )
+    more = {
+        "busy": tuple((task.job_id, task.attempt, task.node_rank) for task, _ in busy),
+        "leased": tuple(device.uuid for task, _ in held for device in task.devices),
+        "busy_until": None if None in ends else max((end for end in ends if end is not None), default=None),
+    }
+    return idle.model_copy(update=more)
 
 
 def _held(db: Connection) -> dict[str, list[tuple[TaskRecord, float | None]]]:
