@@ -44,6 +44,27 @@ def test_a_worker_is_busy_with_its_held_tasks(store: Store) -> None:
     assert (found.busy, found.leased) == ((), ("GPU-1",))
 
 
+def test_a_lost_task_is_its_workers_until_it_says_that_nothing_is_left(store: Store) -> None:
+    record = a_record()
+    task = a_task(record, worker_id="wkr-1")
+    with store.write() as db:
+        saved = jobs.save(db, jobs.add(db, record, ()), record.model_copy(update={"tasks": (task,)}), ())
+    with store.read() as db:
+        assert jobs.lost_of_worker(db, "wkr-1") == []
+
+    lost = task.model_copy(update={"state": TaskState.LOST})
+    with store.write() as db:
+        jobs.save(db, saved, saved.model_copy(update={"tasks": (lost,)}), ())
+    with store.read() as db:
+        assert jobs.lost_of_worker(db, "wkr-1") == [(lost, record.spec)]
+        assert jobs.lost_of_worker(db, "wkr-2") == []
+
+    with store.write() as db:
+        jobs.release(db, record.id, 1, 0)
+    with store.read() as db:
+        assert jobs.lost_of_worker(db, "wkr-1") == []
+
+
 def test_what_a_lost_worker_holds_counts_for_placement_until_it_is_released(store: Store) -> None:
     serving, holding, lost = (registered(store, a_worker(name), float(at)) for at, name in enumerate(("a", "b", "c")))
     record = a_record()

@@ -27,3 +27,8 @@ def name(record: JobRecord, node_rank: int) -> str:
     task = record.tasks[node_rank]
     worker = task.worker_name or task.worker_id
     return f"{worker} (node {node_rank})" if len(record.tasks) > 1 else worker
+
+
+def was_lost(record: JobRecord, node_rank: int) -> str:
+    """Say that a task went with its worker."""
+    return f"{name(record, node_rank)} was lost."

@@ -4,13 +4,35 @@ from __future__ import annotations
 
 from gpulayer.control.engine import phases
 from gpulayer.spec.calls import CallView
-from gpulayer.spec.records import JobRecord, Order, TaskRecord
-from gpulayer.spec.states import TaskState
+from gpulayer.spec.job import Job
+from gpulayer.spec.records import ALL_PAIRS_UP_TO, JobRecord, Order, Peer, Stop, TaskRecord
+from gpulayer.spec.states import Reason, TaskState
 
 
 def orders_for(record: JobRecord, worker_id: str) -> tuple[Order, ...]:
     """Return the orders for the tasks that a worker still has of a job's latest attempt."""
     return tuple(_order(record, task) for task in phases.live_tasks(record) if task.worker_id == worker_id)
+
+
+def order_of_lost(task: TaskRecord, spec: Job) -> Order:
+    """Return the order for a task that was given up while processes of it may live, of whatever attempt.
+
+    It asks for nothing but the word that these are gone, which frees the devices. A worker that has nothing of the task
+    takes it for one that another incarnation launched, and says so at once.
+    """
+    return Order(
+        job_id=task.job_id,
+        attempt=task.attempt,
+        node_rank=task.node_rank,
+        spec=spec,
+        procs_per_worker=1,
+        num_workers=task.node_rank + 1,
+        devices=task.devices,
+        machine_rank=task.node_rank,
+        launch=True,
+        stop=Stop(reason=Reason.WORKER_LOST, sentence=task.sentence, grace_s=0.0, kill=True, at=task.ended_at or 0.0),
+        caller_ended=True,
+    )
 
 
 def _order(record: JobRecord, task: TaskRecord) -> Order:
@@ -25,6 +47,7 @@ def _order(record: JobRecord, task: TaskRecord) -> Order:
         machine_rank=min(each.node_rank for each in record.tasks if each.machine == task.machine),
         launch=_may_launch(record, task),
         rendezvous=record.rendezvous,
+        peers=_peers(record),
         stop=record.stop,
         calls=_current(record.calls),
         caller_ended=record.caller_ended,
@@ -38,6 +61,15 @@ def _may_launch(record: JobRecord, task: TaskRecord) -> bool:
     if record.stop is not None or not phases.all_ready(record):
         return False
     return task.node_rank == 0 or record.rendezvous is not None
+
+
+def _peers(record: JobRecord) -> tuple[Peer, ...]:
+    if not 1 < len(record.tasks) <= ALL_PAIRS_UP_TO or not phases.all_ready(record):
+        return ()
+    return tuple(
+        Peer(node_rank=task.node_rank, worker_name=task.worker_name or task.worker_id, preflight=task.preflight)
+        for task in record.tasks
+    )
 
 
 def _current(calls: tuple[CallView, ...]) -> tuple[CallView, ...]:

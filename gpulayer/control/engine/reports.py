@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gpulayer.control.engine import lockstep, phases
+from gpulayer.control.engine import lockstep, losses, phases
 from gpulayer.control.engine.conclusion import conclude
 from gpulayer.control.engine.moves import Step
 from gpulayer.control.engine.stopping import FAILURE_GRACE_S, fail, stop
 from gpulayer.spec.causes import Evidence, EvidenceKind
-from gpulayer.spec.records import JobRecord, RendezvousPoint, Stop, TaskRecord
+from gpulayer.spec.records import ALL_PAIRS_UP_TO, JobRecord, RendezvousPoint, Stop, TaskRecord
 from gpulayer.spec.reports import (
     CallStored,
     RankArrived,
@@ -54,7 +54,7 @@ def _heard(step: Step, task: TaskRecord, report: Report, now: float) -> Step:
     node = task.node_rank
     match report:
         case TaskReady():
-            return _ready(step, task)
+            return _ready(step, task, report.preflight)
         case TaskWaits():
             return _waits(step, task, report.sentence, now)
         case RendezvousTaken():
@@ -89,10 +89,10 @@ def _in_phase(step: Step, task: TaskRecord, phase: Phase, now: float) -> Step:
     return step.change_task(task.node_rank, phase=phase, **since)
 
 
-def _ready(step: Step, task: TaskRecord) -> Step:
+def _ready(step: Step, task: TaskRecord, preflight: RendezvousPoint | None) -> Step:
     if task.state is not TaskState.ASSIGNED or task.phase is not Phase.PREPARING:
         return step
-    return _say_why(step.change_task(task.node_rank, phase=Phase.GATING, sentence=""))
+    return _say_why(step.change_task(task.node_rank, phase=Phase.GATING, sentence="", preflight=preflight))
 
 
 def _waits(step: Step, task: TaskRecord, sentence: str, now: float) -> Step:
@@ -110,7 +110,8 @@ def _say_why(step: Step) -> Step:
 def _meets(step: Step, task: TaskRecord, point: RendezvousPoint, now: float) -> Step:
     if task.node_rank != 0 or step.record.rendezvous is not None:
         return step
-    return step.change(rendezvous=point).tell("gated", now, address=point.address, port=point.port)
+    proven = "all pairs" if len(step.record.tasks) <= ALL_PAIRS_UP_TO else "each to node 0"
+    return step.change(rendezvous=point).tell("gated", now, address=point.address, port=point.port, proven=proven)
 
 
 def _running(step: Step, task: TaskRecord, now: float) -> Step:
@@ -131,18 +132,16 @@ def _ended(step: Step, task: TaskRecord, report: TaskEnded, now: float) -> Step:
         return step
     if report.state is TaskState.SUCCEEDED:
         step = _running(step, task, now)  # its own report of that was lost
-    told = {"reason": report.reason, "sentence": report.sentence, "exit_code": report.exit_code, "ended_at": now}
-    step = _say_why(step.move_task(task.node_rank, report.state, **told))
-    step = step.tell("task_ended", now, node_rank=task.node_rank, state=report.state, **_plain(report))
+    told = {"reason": report.reason, "sentence": report.sentence, "exit_code": report.exit_code}
+    if report.state is TaskState.LOST and not report.sentence:  # by a worker that came back without it
+        told["sentence"] = losses.was_lost(step.record, task.node_rank)
+    step = _say_why(step.move_task(task.node_rank, report.state, ended_at=now, **told))
+    step = step.tell("task_ended", now, node_rank=task.node_rank, state=report.state, **told)
     for evidence in report.evidence or _implied(step.record, report):
         step = fail(step, _placed(evidence, task.node_rank), now)
     if report.state is TaskState.SUCCEEDED:
         return step
     return _stop_others(step, report, now)
-
-
-def _plain(report: TaskEnded) -> dict[str, object]:
-    return {"reason": report.reason, "sentence": report.sentence, "exit_code": report.exit_code}
 
 
 def _implied(record: JobRecord, report: TaskEnded) -> tuple[Evidence, ...]:

@@ -93,6 +93,6 @@ def request_stop(record: JobRecord, stop: Stop, now: float) -> Step:
 def lose_tasks(record: JobRecord, node_ranks: Iterable[int], reason: Reason, now: float) -> Step:
     """Give up tasks whose worker is gone, and stop the others."""
     known = set(node_ranks) & set(range(len(record.tasks)))
-    sentences = {node_rank: f"{losses.name(record, node_rank)} was lost." for node_rank in known}
+    sentences = {node_rank: losses.was_lost(record, node_rank) for node_rank in known}
     step = losses.give_up(Step(record), sentences, reason, now)
     return conclude(step, now) if step.events else step

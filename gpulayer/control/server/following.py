@@ -62,14 +62,16 @@ class OrdersLook:
         with self._store.read() as db:
             standing = workers.standing(db, self._worker_id)
             state = "gone" if standing is None or self._is_older_than(standing.incarnation) else standing.state
-            basis = (state, jobs.versions_of_worker(db, self._worker_id))
+            lost = jobs.lost_of_worker(db, self._worker_id)
+            basis = (state, lost, jobs.versions_of_worker(db, self._worker_id))
             if basis == self._basis:
                 return None
             records = jobs.of_worker(db, self._worker_id)
         self._basis = basis
-        given = tuple(order for record in records for order in orders.orders_for(record, self._worker_id))
+        given = [order for record in records for order in orders.orders_for(record, self._worker_id)]
+        given += [orders.order_of_lost(task, spec) for task, spec in lost]
         fenced = state in self._ends_with
-        asked = Orders(version=0, orders=given, draining=state == "draining", fenced=fenced, **self._lease)
+        asked = Orders(version=0, orders=tuple(given), draining=state == "draining", fenced=fenced, **self._lease)
         self.found = asked.model_copy(update={"version": _version(asked)})
         return self.found if self.found.version != self._seen else None
 

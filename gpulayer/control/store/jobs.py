@@ -16,6 +16,7 @@ from gpulayer.control.store.tables import events as events_table
 from gpulayer.control.store.tables import jobs, tasks, workers
 from gpulayer.errors import AmbiguousId, JobNotFound
 from gpulayer.spec.events import Event
+from gpulayer.spec.job import Job
 from gpulayer.spec.records import JobRecord, TaskRecord
 from gpulayer.spec.states import JobState, Reason, TaskState
 
@@ -110,8 +111,9 @@ def release(db: Connection, job_id: str, attempt: int, node_rank: int) -> None:
     """Note that no process of a task lives, whatever its state, so that its devices are free."""
     lock(db, job_id)
     where = (tasks.c.job_id == job_id, tasks.c.attempt == attempt, tasks.c.node_rank == node_rank)
-    if db.execute(update(tasks).where(*where, tasks.c.held.is_(True)).values(held=False)).rowcount:
-        touched.note(db, job_id, touched.QUEUE)
+    freed = update(tasks).where(*where, tasks.c.held.is_(True)).values(held=False).returning(tasks.c.worker_id)
+    for worker_id in db.execute(freed).scalars().all():
+        touched.note(db, job_id, worker_id, touched.QUEUE)
 
 
 def _append(db: Connection, events: Iterable[Event]) -> None:
@@ -162,6 +164,14 @@ def versions_of_worker(db: Connection, worker_id: str) -> list[tuple[str, int]]:
     """Return what ``of_worker`` would read, as ids and versions."""
     query = select(jobs.c.id, jobs.c.version).where(jobs.c.id.in_(_ids_of_worker(worker_id))).order_by(jobs.c.id)
     return [(row.id, row.version) for row in db.execute(query)]
+
+
+def lost_of_worker(db: Connection, worker_id: str) -> list[tuple[TaskRecord, Job]]:
+    """Return the tasks of a worker that were given up while processes of them may live, each with its job."""
+    query = select(tasks.c.record, jobs.c.spec).join(jobs, jobs.c.id == tasks.c.job_id)
+    query = query.where(tasks.c.worker_id == worker_id, tasks.c.held.is_(True), tasks.c.state == TaskState.LOST.value)
+    rows = db.execute(query.order_by(tasks.c.job_id, tasks.c.attempt, tasks.c.node_rank))
+    return [(values.task(row.record), values.spec(row.spec)) for row in rows]
 
 
 def _ids_of_worker(worker_id: str) -> Select[Any]:

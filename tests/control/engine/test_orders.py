@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gpulayer.control.engine import transitions
-from gpulayer.control.engine.orders import orders_for
+from gpulayer.control.engine.orders import order_of_lost, orders_for
 from gpulayer.spec.records import JobRecord, Order
 from gpulayer.spec.reports import RendezvousTaken
+from gpulayer.spec.states import Reason
 from tests.control.engine.given import (
     CALLS,
     POINT,
@@ -105,3 +106,14 @@ def test_calls_that_are_over_are_not_repeated() -> None:
     record = let_go(record, 3)
 
     assert [view.call for view in order(record).calls] == [2, 3]
+
+
+def test_a_lost_task_is_ordered_to_be_gone_and_nothing_else() -> None:
+    record = running(gang(2))
+    record = transitions.lose_tasks(record, (1,), Reason.WORKER_LOST, 3.0).record
+
+    order = order_of_lost(record.tasks[1], record.spec)
+
+    assert (order.job_id, order.attempt, order.node_rank, order.launch) == (record.id, 1, 1, True)
+    assert order.stop is not None
+    assert (order.stop.reason, order.stop.kill) == (Reason.WORKER_LOST, True)

@@ -323,6 +323,14 @@ def test_a_cancelled_job_is_not_tried_again() -> None:
     assert (record.state, record.reason) == (JobState.CANCELLED, Reason.CANCELLED_BY_USER)
 
 
+def test_a_task_of_which_a_worker_that_came_back_knows_nothing_was_lost() -> None:
+    record = running(command())
+
+    record = hear(record, ended(record, 0, LOST, Reason.WORKER_LOST))
+
+    assert (record.state, record.reason, record.sentence) == (JobState.LOST, Reason.WORKER_LOST, "w0 was lost.")
+
+
 def test_when_caller_and_worker_are_gone_the_job_is_lost() -> None:
     record = cancelled(running(gang(2)), reason=Reason.CALLER_GONE)
 
