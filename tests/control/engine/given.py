@@ -7,6 +7,7 @@ from typing import Any
 from gpulayer.control.engine import lockstep, placement, transitions
 from gpulayer.spec.calls import Arrival, ErrorRecord, Fingerprint, Go, Outcome
 from gpulayer.spec.causes import Evidence
+from gpulayer.spec.events import Event
 from gpulayer.spec.files import Blob, Manifest
 from gpulayer.spec.job import Calls, CommandJob, DistributedJob, shape
 from gpulayer.spec.records import JobRecord, Plan, RendezvousPoint, Snapshot, Stop, WorkerRecord
@@ -155,24 +156,58 @@ def let_go(record: JobRecord, call: int = 0, now: float = 0.0, *, digest: str = 
 
 
 def arrives(record: JobRecord, rank: int, call: int = 0, *, digest: str = "", **fields: Any) -> Report:
-    arrival = Arrival(rank=rank, call=call, fingerprint=fingerprint(call, **fields), state_digest=digest, at=0.0)
-    return RankArrived(**of(record, rank // record.procs_per_worker), arrival=arrival)
+    return RankArrived(**of(record, rank // record.procs_per_worker), arrival=arrival(rank, call, digest=digest, **fields))
 
 
 def leaves(record: JobRecord, rank: int, calls: int) -> Report:
-    arrival = Arrival(rank=rank, call=calls, fingerprint=None, at=0.0)
-    return RankArrived(**of(record, rank // record.procs_per_worker), arrival=arrival)
+    return RankArrived(**of(record, rank // record.procs_per_worker), arrival=arrival(rank, calls, left=True))
+
+
+def arrival(rank: int, call: int, *, digest: str = "", left: bool = False, **fields: Any) -> Arrival:
+    said = None if left else fingerprint(call, **fields)
+    return Arrival(rank=rank, call=call, fingerprint=said, state_digest=digest, at=0.0)
 
 
 def records(record: JobRecord, rank: int, call: int = 0, status: Any = "ok", error: ErrorRecord | None = None) -> Report:
-    outcome = Outcome(call=call, rank=rank, status=status, at=0.0, body=BLOB, error=error)
-    return RankOutcome(**of(record, rank // record.procs_per_worker), outcome=outcome)
+    return RankOutcome(**of(record, rank // record.procs_per_worker), outcome=outcome(rank, call, status, error))
+
+
+def outcome(rank: int, call: int, status: Any = "ok", error: ErrorRecord | None = None) -> Outcome:
+    return Outcome(call=call, rank=rank, status=status, at=0.0, body=BLOB, error=error)
 
 
 def stores(record: JobRecord, node: int, call: int = 0) -> Report:
-    manifest = Manifest(job_id=record.id, attempt=record.attempt, node_rank=node, entries=(), call=call)
-    return CallStored(**of(record, node), call=call, manifest=manifest)
+    return CallStored(**of(record, node), call=call, manifest=manifest(record.id, record.attempt, node, call))
+
+
+def manifest(job_id: str, attempt: int, node: int, call: int) -> Manifest:
+    return Manifest(job_id=job_id, attempt=attempt, node_rank=node, entries=(), call=call)
 
 
 def cancelled(record: JobRecord, now: float = 0.0, *, reason: Reason = Reason.CANCELLED_BY_USER, **fields: Any) -> JobRecord:
     return transitions.request_stop(record, Stop(reason=reason, **fields), now).record
+
+
+# --- histories -----------------------------------------------------------------------------------------------------
+
+
+def replayed(events: list[Event]) -> tuple[str, int, dict[int, str]]:
+    """Return what a job's events say of its state, its attempt, and how the tasks of that attempt ended."""
+    state, attempt, tasks = "", 0, {}
+    for event in events:
+        match event.kind:
+            case "submitted" | "retry":
+                state = "queued"
+            case "placed":
+                state, attempt, tasks = "running", event.attempt, {}
+            case "task_ended":
+                tasks[event.node_rank or 0] = str(event.facts["state"])
+            case "ended":
+                state = str(event.facts["state"])
+    return state, attempt, tasks
+
+
+def standing(record: JobRecord) -> tuple[str, int, dict[int, str]]:
+    """Return the same as the record says it."""
+    ended = {task.node_rank: task.state.value for task in record.tasks if task.state.terminal}
+    return record.state.value, record.attempt, ended
