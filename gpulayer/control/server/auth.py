@@ -94,6 +94,11 @@ def authenticate(store: Store, bearer: str | None, now: float) -> Principal:
     return Principal(kept.record.role, kept.record.subject, kept.record.id)
 
 
+def recognise(store: Store, bearer: str | None) -> None:
+    """Raise ``Unauthorized`` for what never was a token of this plane, before anything else that it asks is looked at."""
+    _look_up(store, _hash_of(bearer))
+
+
 def create(store: Store, request: TokenRequest, now: float, *, fingerprint: str = "") -> NewToken:
     """Make a token. ``fingerprint`` is that of a certificate that nobody else vouches for: its holder can check by it."""
     token = _PREFIX.get(request.role, "glt_") + secrets.token_urlsafe(32)
