@@ -25,6 +25,18 @@ class Stop(Record):
     at: float = 0.0
 
 
+ALL_PAIRS_UP_TO = 16
+"""In a gang of so many nodes each proves before the start that it reaches all others; in a larger one only node 0."""
+
+
+class RendezvousPoint(Record):
+    """Where a node answers: for torchrun's agents to meet, or to prove that it is reached; ``nonce`` proves who answers."""
+
+    address: str
+    port: int
+    nonce: str
+
+
 class TaskRecord(Record):
     """One worker's share of an attempt."""
 
@@ -40,19 +52,13 @@ class TaskRecord(Record):
     sentence: str = ""
     devices: tuple[Device, ...] = ()
     exit_code: int | None = None
+    preflight: RendezvousPoint | None = None
+    """Where it answers the other nodes before the start."""
     assigned_at: float = 0.0
     running_at: float | None = None
     uploading_at: float | None = None
     """When no process of it was left and the storing of its outputs began."""
     ended_at: float | None = None
-
-
-class RendezvousPoint(Record):
-    """Where the ranks of an attempt meet, published by node rank 0's worker; ``nonce`` proves the pre-flight."""
-
-    address: str
-    port: int
-    nonce: str
 
 
 class JobRecord(Record):
@@ -166,6 +172,14 @@ class Explanation(Record):
     nearest: str = ""
 
 
+class Peer(Record):
+    """A node of an attempt as the others see it; ``preflight`` is where it answers, None when it does not."""
+
+    node_rank: int
+    worker_name: str
+    preflight: RendezvousPoint | None = None
+
+
 class Order(Record):
     """What a worker should be doing about one task: level-triggered, so hearing it twice is harmless."""
 
@@ -181,6 +195,8 @@ class Order(Record):
     launch: bool = False
     """All nodes are ready: start (rank 0's worker takes a port and publishes it when ``rendezvous`` is None)."""
     rendezvous: RendezvousPoint | None = None
+    peers: tuple[Peer, ...] = ()
+    """All nodes, once they are ready, in a gang that is small enough for each to dial each."""
     stop: Stop | None = None
     calls: tuple[CallView, ...] = ()
     caller_ended: bool = False

@@ -25,9 +25,13 @@ class TaskReport(Record):
 
 
 class TaskReady(TaskReport):
-    """Prepared: bundle, inputs and environment are in place, devices are locked, no process runs."""
+    """Prepared: bundle, inputs and environment are in place, devices are locked, no process runs.
+
+    ``preflight`` is where it answers the other nodes.
+    """
 
     kind: Literal["ready"] = "ready"
+    preflight: RendezvousPoint | None = None
 
 
 class TaskWaits(TaskReport):

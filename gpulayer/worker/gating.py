@@ -7,11 +7,12 @@ from pathlib import Path
 from gpulayer.errors import PreparationFailed
 from gpulayer.spec.records import Order, RendezvousPoint
 from gpulayer.spec.reports import RendezvousTaken, TaskReady, TaskWaits
-from gpulayer.worker import locks, prepare
+from gpulayer.worker import locks, preflight, prepare
 from gpulayer.worker.guarded import Guarded
 from gpulayer.worker.layout import TaskFolders
 from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.ports import Port, dial
+from gpulayer.worker.preflight import Preflight
 from gpulayer.worker.reporter import Reporter
 from gpulayer.worker.wishes import Wishes
 
@@ -27,6 +28,7 @@ class Gating:
         self._plane = plane
         self._reporter = reporter
         self._address = address
+        self._preflight: Preflight | None = None
         self._port: Port | None = None
 
     def get_ready(self, guard: Guarded) -> None:
@@ -42,7 +44,9 @@ class Gating:
             self._wishes.pause()
             if guard.lost:
                 raise PreparationFailed("The guard of the task did not come up.", next_step=f"See {self._where.guard_log}.")
-        self._reporter.send(TaskReady)
+        if preflight.needed(order):
+            self._preflight = Preflight(order, self._address)
+        self._reporter.send(TaskReady, preflight=self._preflight and self._preflight.point)
         while not self._wishes.order.launch:
             self._wishes.pause()
 
@@ -51,23 +55,38 @@ class Gating:
         order, spec = self._wishes.order, self._wishes.order.spec
         if spec.kind != "distributed":
             return None
-        name, patience = f"{order.job_id}.{order.attempt}", spec.rendezvous_timeout_s
         if order.node_rank == 0:
             self._port = Port(self._address, spec.rendezvous.port)
             self._reporter.send(RendezvousTaken, point=self._port.point)
-            self._port.meet(name, set(range(1, order.num_workers)), patience, lambda: self._wishes.stopped)
+            self._reach_others(order)
+            others = set(range(1, order.num_workers))
+            self._port.meet(preflight.attempt_of(order), others, spec.rendezvous_timeout_s, lambda: self._wishes.stopped)
             self._port.quiet()
             point = self._port.point
         else:
+            self._reach_others(order)
             while (found := self._wishes.order.rendezvous) is None:
                 self._wishes.pause()
             point = found
-            dial(point, name, order.node_rank, min(patience, _DIAL_S), lambda: self._wishes.stopped)
+            self._reach_node_0(order, point, min(spec.rendezvous_timeout_s, _DIAL_S))
         self._wishes.check()
         return point
 
+    def _reach_others(self, order: Order) -> None:
+        if self._preflight is not None and order.peers:
+            self._preflight.dial(order.peers, lambda: self._wishes.stopped)
+
+    def _reach_node_0(self, order: Order, point: RendezvousPoint, timeout_s: float) -> None:
+        names = (f"Node {order.node_rank}", "node 0")
+        if order.peers:
+            names = (preflight.named(order.peers[order.node_rank]), preflight.named(order.peers[0]))
+        name = preflight.attempt_of(order)
+        dial(point, name, order.node_rank, timeout_s, lambda: self._wishes.stopped, names=names)
+
     def close(self) -> None:
-        """Let the port go, once the task has ended."""
+        """Let the ports go, once the task has ended."""
+        if self._preflight is not None:
+            self._preflight.close()
         if self._port is not None:
             self._port.close()
 

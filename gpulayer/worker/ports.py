@@ -12,7 +12,8 @@ from typing import Any
 from gpulayer.spec.records import RendezvousPoint
 
 _DIAL_S = 5.0
-_PATIENCE_S = 0.1
+_CONNECT_S = 3.0
+_LOOK_S = 0.1
 _LONGEST = 4096
 
 
@@ -38,11 +39,11 @@ class Port:
         """Answer the dial of every peer; raises ``Unreachable`` naming those who did not come in time."""
         deadline = time.monotonic() + timeout_s
         missing = set(peers)
-        self._socket.settimeout(_PATIENCE_S)
+        self._socket.settimeout(_LOOK_S)
         while missing and not stopped():
             if time.monotonic() > deadline:
                 names = ", ".join(str(node) for node in sorted(missing))
-                raise Unreachable(f"Node {names} has not reached {self.point.address}:{self.point.port} in {timeout_s:g} s.")
+                raise Unreachable(f"Node {names} has not reached {spelt(self.point)} in {timeout_s:g} s.")
             try:
                 dial, _ = self._socket.accept()
             except TimeoutError:
@@ -83,13 +84,22 @@ def _bound(address: str, port: int) -> socket.socket:
     return found
 
 
-def dial(point: RendezvousPoint, attempt: str, node_rank: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
-    """Prove that this node reaches the meeting point; raises ``Unreachable`` naming both."""
+def dial(
+    point: RendezvousPoint,
+    attempt: str,
+    node_rank: int,
+    timeout_s: float,
+    stopped: Callable[[], bool],
+    *,
+    names: tuple[str, str],
+) -> None:
+    """Prove that this node reaches another; raises ``Unreachable`` with both of their ``names`` and the address."""
     deadline = time.monotonic() + timeout_s
     trouble = "no answer"
     while not stopped():
         try:
-            with socket.create_connection((point.address, point.port), timeout=_DIAL_S) as ours:
+            with socket.create_connection((point.address, point.port), timeout=_CONNECT_S) as ours:
+                ours.settimeout(_DIAL_S)
                 _send_line(ours, {"attempt": attempt, "nonce": point.nonce, "node_rank": node_rank})
                 if (_read_line(ours) or {}).get("nonce") == point.nonce:
                     return
@@ -97,11 +107,13 @@ def dial(point: RendezvousPoint, attempt: str, node_rank: int, timeout_s: float,
         except OSError as cause:
             trouble = cause.strerror or str(cause)
         if time.monotonic() > deadline:
-            raise Unreachable(
-                f"Node {node_rank} can't reach node 0 at {point.address}:{point.port}: {trouble}. "
-                "Open the port between the machines, or let node 0's worker advertise another address."
-            )
-        time.sleep(_PATIENCE_S)
+            raise Unreachable(f"{names[0]} can't reach {names[1]} at {spelt(point)}: {trouble}.")
+        time.sleep(_LOOK_S)
+
+
+def spelt(point: RendezvousPoint) -> str:
+    """Write an address with its port as URLs do."""
+    return f"[{point.address}]:{point.port}" if ":" in point.address else f"{point.address}:{point.port}"
 
 
 def _send_line(to: socket.socket, value: dict[str, Any]) -> None:

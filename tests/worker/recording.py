@@ -16,7 +16,7 @@ from gpulayer.spec.calls import Arrival, CallView, Go, Outcome
 from gpulayer.spec.files import Blob
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob, shape
 from gpulayer.spec.logs import LogLine
-from gpulayer.spec.records import JobRecord, Order, Orders, RendezvousPoint, Stop, WorkerRecord
+from gpulayer.spec.records import JobRecord, Order, Orders, Peer, RendezvousPoint, Stop, WorkerRecord
 from gpulayer.spec.reports import (
     CallStored,
     RankArrived,
@@ -196,7 +196,9 @@ class RecordingPlane:
         nodes, procs = shape(self.spec)
         if node_rank >= nodes or node_rank in self._ends():
             return ()
-        ready = len([each for each in self.reports if isinstance(each, TaskReady)]) == nodes
+        answering = {each.node_rank: each.preflight for each in self.reports if isinstance(each, TaskReady)}
+        ready = len(answering) == nodes
+        peers = [Peer(node_rank=at, worker_name=f"w{at}", preflight=answering.get(at)) for at in range(nodes)]
         running = any(isinstance(each, TaskRunning) and each.node_rank == node_rank for each in self.reports)
         order = Order(
             job_id=self.job_id,
@@ -208,6 +210,7 @@ class RecordingPlane:
             devices=self._devices[node_rank] if self._devices else (),
             launch=self.launched or running or (ready and self.wish is None and (node_rank == 0 or self.point is not None)),
             rendezvous=self.point,
+            peers=tuple(peers) if ready else (),
             stop=self.wish,
             calls=tuple(self.views.values()),
             caller_ended=self.caller_ended,
