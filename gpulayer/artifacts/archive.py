@@ -20,6 +20,7 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 _LEVEL = 1
 _AT_ONCE = 4 * 1024 * 1024
 _CHUNK = 1024 * 1024
+_LONGEST_PATH = 4096
 UNPACK_LIMITS = Limits(bytes=4_000_000_000, files=200_000)
 
 
@@ -129,7 +130,7 @@ def _unpack(archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], to: Path) ->
     # Links come last, so that nothing is ever written through one.
     links = [info for info in infos if _kind(info) == stat.S_IFLNK]
     for info in links:
-        os.symlink(archive.read(info), os.fsencode(to / info.filename))
+        os.symlink(_target(archive, info), os.fsencode(to / info.filename))
     for info in links:
         _check_link(to, to / info.filename)
 
@@ -146,6 +147,15 @@ def _unpack_file(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) ->
                 raise UnsafeArchive(f"{info.filename!r} is larger than it says.", name=info.filename)
             copying.write_all(writing, data)
         os.fchmod(writing.fileno(), mode | 0o600)
+
+
+def _target(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """Read where a link leads: no more than a path is long, whatever the archive unpacks to."""
+    with archive.open(info) as reading:
+        target = reading.read(_LONGEST_PATH + 1)
+    if len(target) > _LONGEST_PATH:
+        raise UnsafeArchive(f"The link {info.filename!r} leads to no path.", name=info.filename)
+    return target
 
 
 def _check_link(to: Path, link: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import stat
 import struct
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -154,5 +156,68 @@ def test_damaged_bytes_unpack_inside_or_are_refused(tmp_path: Path, edits: list[
         for path in out.rglob("*"):
             assert os.path.realpath(path).startswith(os.path.realpath(out) + os.sep)
     assert sorted(tmp_path.iterdir()) in ([archive, out], [archive, tmp_path / "home", out])
+    empty(out)
+
+
+def empty(out: Path) -> None:
     for path in sorted(out.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+PART = st.sampled_from(
+    ["..", ".", "", "a", "b", "l", "A", "\u00e4", "a\u0308", "a\\..\\b", "C:", "a\nb", "x" * 300, "\u202e", " "]
+)
+NAME = st.builds("/".join, st.lists(PART, min_size=1, max_size=4)) | st.builds("/".join, st.just(["a"] * 2000))
+TARGET = st.sampled_from([b"..", b"a", b"l", b"../l", b"/etc", b"a/../..", b"", b"\xff", b"\0", b"x" * 5000, b"l/../../x"])
+ENTRY = st.one_of(
+    st.tuples(NAME, st.binary(max_size=40), st.sampled_from([FILE, FILE, FOLDER, PIPE, DEVICE])),
+    st.tuples(NAME, TARGET, st.just(LINK)),
+    st.tuples(NAME.map(lambda name: name + "/"), st.just(b""), st.just(FOLDER)),
+)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
+@given(entries=st.lists(ENTRY, max_size=6), declared=st.none() | st.integers(0, 2**32 - 1))
+def test_crafted_archives_unpack_inside_or_are_refused(
+    tmp_path: Path, entries: list[tuple[str, bytes, int]], declared: int | None
+) -> None:
+    archive, out = a_zip(tmp_path / "crafted.zip", *entries), tmp_path / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    if declared is not None and entries:
+        data = bytearray(archive.read_bytes())
+        at = data.rfind(b"PK\x01\x02")
+        data[at + 24 : at + 28] = struct.pack("<I", declared)
+        archive.write_bytes(data)
+    try:
+        bundle.unpack(archive, out, limits=Limits(bytes=100_000, files=5))
+    except UnsafeArchive:
+        assert not any(out.iterdir())
+    else:
+        for path in out.rglob("*"):
+            assert Path(os.path.realpath(path)).is_relative_to(os.path.realpath(out))
+            assert path.is_symlink() or path.is_file() or path.is_dir()
+    assert {path.name for path in tmp_path.iterdir()} <= {"crafted.zip", "home", "out"}
+
+
+@pytest.mark.parametrize("kind", [FILE, LINK])
+def test_a_bomb_that_says_it_is_small_takes_no_memory(tmp_path: Path, kind: int) -> None:
+    bomb = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        info = zipfile.ZipInfo("bomb")
+        info.create_system = 3
+        info.external_attr = (kind | 0o644) << 16
+        info.compress_type = zipfile.ZIP_DEFLATED
+        archive.writestr(info, bytes(200_000_000))
+    data = bytearray(bomb.read_bytes())
+    at = data.rfind(b"PK\x01\x02")
+    data[at + 24 : at + 28] = struct.pack("<I", 10)
+    bomb.write_bytes(data)
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnsafeArchive):
+            bundle.unpack(bomb, tmp_path / "out")
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
