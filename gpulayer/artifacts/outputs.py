@@ -48,9 +48,9 @@ class Scan:
         for path, file, _ in self._found():
             try:
                 status = file.stat()
-                yield FileEntry(
-                    path=path, blob=self._blob(path, file, status), mode=stat.S_IMODE(status.st_mode), mtime=status.st_mtime
-                )
+                # A link counts as its file, and says by its mode that it is one.
+                mode = stat.S_IMODE(status.st_mode) | (stat.S_IFLNK if file.is_symlink() else 0)
+                yield FileEntry(path=path, blob=self._blob(path, file, status), mode=mode, mtime=status.st_mtime)
             except FileNotFoundError:
                 continue
             except PermissionError as cause:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import enum
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,15 +88,42 @@ class Homecoming:
         """
         chosen = choose(self._plane.artifacts(job_id))
         seen, brought = self._seen.get(job_id, {}), Brought()
-        for path, artifact in chosen.items():
+        for path, artifact in sorted(chosen.items(), key=lambda each: _is_link(each[1])):  # what they point to comes first
             if seen.get(path) != artifact.blob.sha256 and not (outside(artifact) and self._is_the_callers(artifact)):
                 self._bring_one(job_id, path, artifact, base, brought)
+                self._link(path, chosen)
                 if artifact.path != f"node0/{path}" and artifact.path == path:
                     brought.doubles.append(self._place(path))
         for path in seen.keys() - chosen.keys():
             self._remove(self._place(path), seen[path], brought)
         self._seen[job_id] = {path: artifact.blob.sha256 for path, artifact in chosen.items()}
         return brought
+
+    def remove(self, job_id: str, paths: Iterable[str]) -> None:
+        """Remove what a call deleted of the files that this run wrote, whichever of its jobs did so."""
+        kept = {self._place(path) for path in self._seen.get(job_id, ())}
+        for path in map(Path, paths):
+            for target in [each for each in self._known if each == path or path in each.parents]:
+                if target not in kept:
+                    self._remove(target, self._known[target].sha256, Brought())
+            for folder, _, _ in os.walk(path, topdown=False):
+                with suppress(OSError):  # something else is in it
+                    os.rmdir(folder)
+
+    def _link(self, path: str, chosen: Mapping[str, Artifact]) -> None:
+        """Make a link of a file that is one in the job, where what it points to came home as well."""
+        artifact, target = chosen[path], self._place(path)
+        known = self._known.get(target)
+        if not _is_link(artifact) or known is None or known.sha256 != artifact.blob.sha256 or target.is_symlink():
+            return
+        for other, twin in chosen.items():
+            place = self._place(other)
+            here = self._known.get(place)
+            if twin.blob == artifact.blob and not _is_link(twin) and here is not None and here.sha256 == twin.blob.sha256:
+                target.unlink()
+                target.symlink_to(os.path.relpath(place, target.parent))
+                self._remember(target, artifact.blob.sha256)
+                return
 
     def _bring_one(
         self, job_id: str, path: str, artifact: Artifact, base: Callable[[str], str | None], brought: Brought
@@ -128,8 +157,9 @@ class Homecoming:
 
     def _remove(self, target: Path, sha256: str, brought: Brought) -> None:
         """Remove a file that this run wrote and its job has since deleted (a checkpoint beyond top-k)."""
-        known = self._known.get(target)
-        if known is not None and known.sha256 == sha256 and self._hash(target) == sha256:
+        known, here = self._known.get(target), self._hash(target)
+        dangles = here is None and target.is_symlink()
+        if known is not None and known.sha256 == sha256 and (here == sha256 or dangles):
             target.unlink()
             del self._known[target]
             brought.removed.append(target)
@@ -151,6 +181,10 @@ class Homecoming:
 
     def _remember(self, target: Path, sha256: str) -> None:
         self._known[target] = Home(sha256, _stamp(target))
+
+
+def _is_link(artifact: Artifact) -> bool:
+    return stat.S_ISLNK(artifact.mode)
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

@@ -42,6 +42,8 @@ class Announcer:
     link: Link
     rank: int
     work: str
+    gone: list[str] = field(default_factory=list)
+    """The paths that were removed since somebody last took them."""
     _pending: dict[str, int] = field(default_factory=dict)
 
     def before_change(self, path: str) -> None:
@@ -71,6 +73,7 @@ class Announcer:
     def removed(self, path: str) -> None:
         """Announce that the job deleted a checkpoint."""
         adoption.forget(path)
+        self.gone.append(path)
         if below(path, self.work) is not None:
             self.link.announce(path, (), removed=True)
 

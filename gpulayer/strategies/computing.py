@@ -27,7 +27,7 @@ _TERMINATED = 128 + 15
 
 @dataclass(frozen=True)
 class Computation:
-    """A call that may begin. ``run`` is Lightning's own function with its arguments."""
+    """A call that may begin. ``run`` is Lightning's own function with its arguments, ``gone`` what it removes."""
 
     walk: Walk
     number: int
@@ -35,6 +35,7 @@ class Computation:
     scene: Scene
     namespace: str
     run: Callable[[], Any]
+    gone: list[str]
     began: float = field(default_factory=time.time)
 
     @functools.cached_property
@@ -43,6 +44,7 @@ class Computation:
 
     def compute(self, state: str | None) -> Any:
         """Run the call and record it; returns to the script only from a call that went well and that another one follows."""
+        self.gone.clear()  # what is removed between calls, the caller's own script removes
         if state is not None:
             self._become_the_caller(Path(state))
         observation = Observation(self.scene.roots(), self.scene.users)
@@ -149,7 +151,7 @@ class Computation:
             self.walk.paths.caller_text,
             trainer=trainer,
             returned=returned,
-            extra={"random": random_state.now(), **states},
+            extra={"random": random_state.now(), "gone": list(self.gone), **states},
         )
         path = self._file("outcome")
         outcome.save(body, path)

@@ -53,10 +53,13 @@ def state(model: torch.nn.Module) -> bytes:
     return written.getvalue()
 
 
-def apply(body: Path, request: CallRequest, text: Callable[[str], str] = str) -> tuple[Any, list[str]]:
+def apply(
+    body: Path, request: CallRequest, text: Callable[[str], str] = str, remove: Callable[[list[str]], None] = lambda _: None
+) -> tuple[Any, list[str]]:
     """Apply an outcome to the caller's objects; the returned value, and the names of what couldn't be brought back.
 
-    ``text`` translates every string: paths of files that came home under another name.
+    ``text`` translates every string: paths of files that came home under another name. ``remove`` hears which files the
+    call removed.
     """
     scene = Scene(request.trainer, request.model, request.datamodule, request.arguments)
     applied = outcome.apply(outcome.load(body), scene, text)
@@ -65,6 +68,7 @@ def apply(body: Path, request: CallRequest, text: Callable[[str], str] = str) ->
         request.strategy.owe_optimizers(owed)
     if applied.extra.get("precision"):
         request.trainer.precision_plugin.load_state_dict(applied.extra["precision"])
+    remove(applied.extra.get("gone") or [])
     return applied.returned, list(applied.lost)
 
 

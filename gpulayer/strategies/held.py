@@ -167,7 +167,12 @@ class HeldJob:
         if body is None:
             return None, []
         with TemporaryDirectory(prefix="gpulayer-") as folder:
-            return going.apply(self._fetch(body, Path(folder)), request, lambda text: self._beside.get(text, text))
+            return going.apply(
+                self._fetch(body, Path(folder)),
+                request,
+                lambda text: self._beside.get(text, text),
+                lambda paths: self._homecoming.remove(self.job_id, paths),
+            )
 
     def _fetch(self, blob: Blob, folder: Path) -> Path:
         target = folder / blob.sha256

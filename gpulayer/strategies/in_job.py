@@ -142,7 +142,8 @@ class InJobLauncher:
             name = cast(FunctionName, names.FUNCTIONS[function.__name__])
             begin = self._meet(number, name, trainer, scene.model, asked)
             run = functools.partial(self._run_showing, adoption.shown_path(asked, ahead.settings), function, trainer, bound)
-            return Computation(self._walk, number, name, scene, self._namespace, run).compute(begin.state)
+            gone = [] if _Here.announcer is None else _Here.announcer.gone
+            return Computation(self._walk, number, name, scene, self._namespace, run, gone).compute(begin.state)
 
     def _meet(self, number: int, function: FunctionName, trainer: Any, model: Any, ckpt_path: Any) -> Begin:
         """Arrive at a call; rank 0 says which tensors it brings."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -92,8 +93,9 @@ def test_a_link_that_the_job_made_to_an_output_counts_as_that_file(tmp_path: Pat
     work = a_folder(tmp_path / "work", {})
     scan = scan_of(work, store)
     a_folder(work, {"checkpoints/epoch=1.ckpt": "weights", "checkpoints/last.ckpt": "-> epoch=1.ckpt"})
-    found = {entry.path: entry.blob for entry in scan.entries()}
-    assert found["checkpoints/last.ckpt"] == found["checkpoints/epoch=1.ckpt"]
+    found = {entry.path: entry for entry in scan.entries()}
+    assert found["checkpoints/last.ckpt"].blob == found["checkpoints/epoch=1.ckpt"].blob
+    assert [stat.S_ISLNK(found[f"checkpoints/{name}.ckpt"].mode) for name in ("last", "epoch=1")] == [True, False]
 
 
 def test_bytecode_sockets_pipes_and_half_files_are_passed_over(tmp_path: Path, store: Kept) -> None:

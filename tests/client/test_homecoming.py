@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,25 @@ class Store:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.links: set[str] = set()
 
     def artifacts(self, job_id: str) -> list[Artifact]:
         return [
-            Artifact(job_id=job_id, attempt=1, path=path, blob=Blob(sha256=sha(data), size=len(data)), mtime=1e9)
+            Artifact(
+                job_id=job_id,
+                attempt=1,
+                path=path,
+                blob=Blob(sha256=sha(data), size=len(data)),
+                mode=0o644 | (stat.S_IFLNK if path in self.links else 0),
+                mtime=1e9,
+            )
             for path, data in self.files.items()
         ]
 
     def fetch_blob(self, sha256: str, to: Path) -> None:
-        to.write_bytes(next(data for data in self.files.values() if sha(data) == sha256))
+        part = to.with_name("part")
+        part.write_bytes(next(data for data in self.files.values() if sha(data) == sha256))
+        part.replace(to)
 
 
 def sha(data: bytes) -> str:
@@ -142,6 +153,45 @@ def test_a_file_of_this_run_that_only_the_job_went_on_writing_outside_of_calls_c
     store.files["node0/rows.csv"] = b"1, 2"
     homecoming.bring(JOB, no_base, outside=lambda artifact: True)
     assert (root / "rows.csv").read_bytes() == b"1, 2"
+
+
+def test_what_a_later_job_deleted_of_this_runs_files_goes_here_too(homecoming: Homecoming, store: Store, root: Path) -> None:
+    store.files |= {"node0/one.ckpt": b"1", "node0/two.ckpt": b"2", "node0/wide.ckpt/0": b"a", "node0/wide.ckpt/1": b"b"}
+    homecoming.bring(JOB, no_base)
+    (root / "two.ckpt").write_bytes(b"edited")
+    (root / "mine.ckpt").write_bytes(b"mine")
+    store.files = {"node0/new": b"n"}
+    later = "job-000000000002"
+    homecoming.bring(later, no_base)
+    homecoming.remove(later, [str(root / name) for name in ("one.ckpt", "two.ckpt", "mine.ckpt", "wide.ckpt", "new")])
+    assert sorted(os.listdir(root)) == ["mine.ckpt", "new", "two.ckpt"]
+
+
+def test_a_link_comes_as_a_link_to_what_came_with_it(homecoming: Homecoming, store: Store, root: Path) -> None:
+    store.files |= {"node0/ck/a.ckpt": b"1", "node0/ck/last.ckpt": b"1", "node0/ck/copy.ckpt": b"1"}
+    store.links = {"node0/ck/last.ckpt"}
+    homecoming.bring(JOB, no_base)
+    assert os.readlink(root / "ck/last.ckpt") == "a.ckpt"
+    assert not (root / "ck/copy.ckpt").is_symlink()
+
+    del store.files["node0/ck/a.ckpt"], store.files["node0/ck/copy.ckpt"]
+    store.files |= {"node0/ck/b.ckpt": b"2", "node0/ck/last.ckpt": b"2"}
+    homecoming.bring(JOB, no_base)
+    assert os.readlink(root / "ck/last.ckpt") == "b.ckpt"
+    assert sorted(os.listdir(root / "ck")) == ["b.ckpt", "last.ckpt"]
+
+    store.files.clear()
+    homecoming.bring(JOB, no_base)
+    assert os.listdir(root / "ck") == []
+
+
+def test_a_link_whose_file_stays_with_the_job_is_a_file(homecoming: Homecoming, store: Store, root: Path) -> None:
+    (root / "a").write_bytes(b"mine")
+    store.files |= {"node0/a": b"1", "node0/last": b"1"}
+    store.links = {"node0/last"}
+    homecoming.bring(JOB, no_base)
+    assert not (root / "last").is_symlink()
+    assert (root / "last").read_bytes() == b"1"
 
 
 def test_the_tenth_node_comes_after_the_second() -> None:

@@ -66,6 +66,14 @@ def test_after_the_idle_limit_another_job_goes_on_from_the_record(folder: Path) 
     assert facts["steps"] == 2
 
 
+def test_a_checkpoint_that_a_later_job_deletes_goes_at_the_caller_and_a_link_is_one(folder: Path) -> None:
+    (facts,) = told(run(folder, "several.py", "keeping"))
+    assert facts["first"] == ["epoch=0-step=2.ckpt", "last.ckpt"]
+    assert facts["then"] == ["epoch=1-step=4.ckpt", "last.ckpt"]
+    assert facts["link"] == "epoch=1-step=4.ckpt"
+    assert facts["last"] == str(folder / "kept" / "last.ckpt")
+
+
 def test_the_users_own_error_arrives_once_with_its_rank_and_a_second_fit_works(folder: Path) -> None:
     failed, second = told(run(folder, "several.py", "failing"))
     assert failed["args"] == ["row", 0]
