@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, select
 
+from gpulayer.control.store.replace import replace
 from gpulayer.control.store.tables import secrets
 from gpulayer.errors import SecretNotFound
 
 
 def put(db: Connection, name: str, sealed: bytes, now: float) -> None:
     """Store a secret, in the place of an older one of that name."""
-    values = {"sealed": sealed, "updated_at": now}
-    if not db.execute(update(secrets).where(secrets.c.name == name).values(**values)).rowcount:
-        db.execute(insert(secrets).values(name=name, created_at=now, **values))
+    replace(db, secrets, {"name": name}, {"sealed": sealed, "updated_at": now}, first={"created_at": now})
 
 
 def names(db: Connection) -> list[str]:
