@@ -44,9 +44,10 @@ class Keeper:
         while True:
             blob = self._files.put(source)
             with self._store.write() as db:
-                if self._files.has(blob.sha256):  # else a collection came between, for the last time: this row is fresh
-                    blobs.keep(db, blob, self._store.now())
+                blobs.keep(db, blob, self._store.now())  # waits for a collection of it that is under way
+                if self._files.has(blob.sha256):
                     return blob
+                blobs.forget(db, blob.sha256)  # a collection came between
 
     def open(self, sha256: str) -> BinaryIO:
         return self._files.open(sha256)

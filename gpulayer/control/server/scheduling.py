@@ -10,7 +10,7 @@ from gpulayer.control.engine import placement, transitions
 from gpulayer.control.engine.transitions import Step
 from gpulayer.control.store import jobs, workers
 from gpulayer.control.store.store import Store
-from gpulayer.spec.records import JobRecord, PlacementChoice, Plan, Snapshot, Waiting
+from gpulayer.spec.records import JobRecord, PlacementChoice, Plan, Snapshot, Waiting, WorkerRecord
 
 
 class Scheduler:
@@ -51,7 +51,7 @@ def schedule(store: Store) -> None:
 
 
 def snapshot(db: Connection) -> Snapshot:
-    return Snapshot(queued=tuple(jobs.queued(db)), workers=tuple(workers.all_in(db, workers.SERVING)))
+    return Snapshot(queued=tuple(jobs.queued(db)), workers=tuple(workers.for_placement(db)))
 
 
 def _apply(store: Store, looked: Snapshot, plan: Plan, now: float) -> bool:
@@ -65,7 +65,7 @@ def _apply(store: Store, looked: Snapshot, plan: Plan, now: float) -> bool:
     chosen = {worker_id for choice in plan.placements for worker_id in choice.workers}
     try:
         with store.write() as db:
-            if not _still_so(db, looked, chosen):
+            if not (_still_so(db, looked, chosen) and _still_free(db, looked, plan)):
                 return False
             for old, step in steps:
                 jobs.save(db, old, step.record, step.events, deadline=transitions.next_deadline(step.record))
@@ -78,8 +78,30 @@ def _still_so(db: Connection, looked: Snapshot, chosen: set[str]) -> bool:
     """Whether the chosen workers are what the plan took them for."""
     if not chosen:
         return True
-    now = {record.info.id: record for record in workers.some(db, chosen)}
-    return all(now.get(record.info.id) == record for record in looked.workers if record.info.id in chosen)
+    before = [_unheard(record) for record in looked.workers if record.info.id in chosen]
+    now = [_unheard(record) for record in workers.some(db, chosen)]
+    return sorted(now, key=_id) == sorted(before, key=_id)
+
+
+def _still_free(db: Connection, looked: Snapshot, plan: Plan) -> bool:
+    """Whether nobody holds the plan's devices: another worker of the machine may have been given them meanwhile."""
+    machines = {record.info.id: record.info.capabilities.machine for record in looked.workers}
+    wanted = {
+        (machines[worker_id], device.uuid)
+        for choice in plan.placements
+        for worker_id, devices in zip(choice.workers, choice.devices, strict=True)
+        for device in devices
+    }
+    return not wanted or wanted.isdisjoint((task.machine, each.uuid) for task in jobs.held_tasks(db) for each in task.devices)
+
+
+def _unheard(record: WorkerRecord) -> WorkerRecord:
+    """That a worker was heard meanwhile changes no plan, and in a large fleet some always were."""
+    return record.model_copy(update={"heard_at": 0.0})
+
+
+def _id(record: WorkerRecord) -> str:
+    return record.info.id
 
 
 def _placed(record: JobRecord, choice: PlacementChoice, looked: Snapshot, now: float) -> Step:

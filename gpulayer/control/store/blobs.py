@@ -35,6 +35,10 @@ def forget_untouched(db: Connection, sha256: str, since: float) -> bool:
     return bool(db.execute(delete(blobs).where(blobs.c.sha256 == sha256, blobs.c.touched_at < since)).rowcount)
 
 
+def forget(db: Connection, sha256: str) -> None:
+    db.execute(delete(blobs).where(blobs.c.sha256 == sha256))
+
+
 def unreferenced(db: Connection, untouched_since: float, released_since: float, released: set[str]) -> list[str]:
     """Return the blobs that nothing refers to and nobody touched since a time, a later one for those that were released.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, or_, select, update
 
 from gpulayer.control.store import jobs as job_rows
 from gpulayer.control.store import values
+from gpulayer.control.store.replace import replace
 from gpulayer.control.store.tables import jobs, processes, tasks, workers
 from gpulayer.control.store.workers import SERVING
 from gpulayer.spec.records import JobRecord, TaskRecord
@@ -67,8 +68,7 @@ def live_tasks_of_lost(db: Connection) -> list[TaskRecord]:
 def announce(db: Connection, process_id: str, kind: str, pid: int, host: str, now: float) -> None:
     """Write a caller down; one that left and comes again has not left."""
     values = {"kind": kind, "pid": pid, "host": host, "left": False, "ended_at": None, "heard_at": now}
-    if not db.execute(update(processes).where(processes.c.id == process_id).values(**values)).rowcount:
-        db.execute(insert(processes).values(id=process_id, opened_at=now, **values))
+    replace(db, processes, {"id": process_id}, values, first={"opened_at": now})
 
 
 def leave(db: Connection, process_id: str, now: float) -> bool:

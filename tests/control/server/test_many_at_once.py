@@ -5,11 +5,16 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from gpulayer.control.engine import placement
+from gpulayer.control.server import scheduling
 from gpulayer.control.server.app import EmbeddedPlane, open_home
+from gpulayer.control.server.home import prepare
+from gpulayer.control.store import jobs, workers
+from gpulayer.control.store.store import open_store
 from gpulayer.spec.news import Cursor
 from gpulayer.spec.states import JobState
 from tests.control.elsewhere import running, said, tell
-from tests.control.given import a_command
+from tests.control.given import a_command, a_record, a_worker
 
 THREADS, EACH = 20, 50
 
@@ -98,8 +103,8 @@ def test_jobs_pass_through_two_workers_in_other_processes(home: Path) -> None:
     plane = open_home(home, "caller")
     with running(WORKER, home) as one, running(WORKER, home) as two:
         assert [said(process) for process in (one, two)] == ["ready", "ready"]
-        jobs = [plane.submit(a_command(), key=str(number)) for number in range(40)]
-        for job in jobs:
+        submitted = [plane.submit(a_command(), key=str(number)) for number in range(40)]
+        for job in submitted:
             news = plane.news(job.id, Cursor())
             while not news.job.state.terminal:
                 news = plane.news(job.id, news.cursor, timeout_s=60.0)
@@ -109,3 +114,19 @@ def test_jobs_pass_through_two_workers_in_other_processes(home: Path) -> None:
         assert [said(process) for process in (one, two)] == ["left", "left"]
     assert plane.workers() == []
     plane.close()
+
+
+def test_a_worker_that_is_heard_while_the_plan_is_made_is_taken(home: Path) -> None:
+    store = open_store(prepare(home).root)
+    worker, record = a_worker(), a_record()
+    with store.write() as db:
+        workers.register(db, worker, 1.0)
+        jobs.add(db, record, ())
+    with store.read() as db:
+        looked = scheduling.snapshot(db)
+    with store.write() as db:
+        workers.heard(db, worker.id, 2.0)
+    assert scheduling._apply(store, looked, placement.plan(looked, 3.0), 3.0)
+    with store.read() as db:
+        assert jobs.load(db, record.id).state is JobState.RUNNING
+    store.close()

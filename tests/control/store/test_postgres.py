@@ -16,7 +16,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 import gpulayer.control.store
-from gpulayer.control.store import files, jobs, notifications, schema, workers
+from gpulayer.artifacts.store import BlobStore
+from gpulayer.control.server.keeping import Keeper
+from gpulayer.control.store import blobs, files, jobs, notifications, schema, workers
 from gpulayer.control.store.migrations import run
 from gpulayer.control.store.store import Store, open_database
 from gpulayer.control.store.tables import log_sizes, metadata
@@ -317,6 +319,20 @@ def test_a_worker_that_was_chosen_stays_as_it_is_until_the_choice_is_written(pos
         assert moved == []
     other.join(10)
     assert moved == [True]
+
+
+def test_a_blob_that_is_stored_while_it_is_collected_is_there(postgres: Cluster, store: Store, tmp_path: Path) -> None:
+    stored = BlobStore(tmp_path.as_uri())
+    keeper = Keeper(store, stored)
+    blob = keeper.put(b"again")
+    with store.write() as db:
+        assert blobs.forget_untouched(db, blob.sha256, store.now() + 1)
+        other = threading.Thread(target=keeper.put, args=(b"again",), daemon=True)
+        other.start()
+        until(lambda: not other.is_alive() or postgres.ask(BLOCKED) == [(1,)])
+        stored.delete(blob.sha256)
+    other.join(10)
+    assert keeper.has(blob.sha256)
 
 
 def test_one_server_at_a_time_is_alone(postgres: Cluster, postgres_url: str, store: Store) -> None:
