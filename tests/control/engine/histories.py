@@ -14,7 +14,8 @@ from gpulayer.control.engine.leases import Hearing, lost_workers
 from gpulayer.control.engine.moves import Step
 from gpulayer.spec.calls import Go
 from gpulayer.spec.causes import Evidence
-from gpulayer.spec.records import JobRecord, Stop, WorkerRecord
+from gpulayer.spec.events import Event
+from gpulayer.spec.records import JobRecord, Stop, TaskRecord, WorkerRecord
 from gpulayer.spec.reports import RankArrived, RankOutcome, Report, TaskEnded, TaskFault, TaskWaits
 from gpulayer.spec.states import JobState, Reason, TaskState, WorkerState, may_move
 from tests.control.engine import given
@@ -60,6 +61,7 @@ class Histories(RuleBasedStateMachine):
         self.old_letters: list[Report] = []
         self.drained: set[str] = set()
         self.ended: dict[str, JobRecord] = {}
+        self._checked: dict[str, JobRecord] = {}
         self.incarnations = 0
         for each in self.fleet.values():
             each.heard_at = self.now
@@ -273,8 +275,20 @@ class Histories(RuleBasedStateMachine):
     # --- what must hold ------------------------------------------------------------------------------------------
 
     @invariant()
-    def no_device_is_leased_twice(self) -> None:
-        leased = Counter((task.machine, device.uuid) for task in self.keep.held() for device in task.devices)
+    def all_is_well(self) -> None:
+        self._no_device_is_leased_twice(self.keep.held())
+        for worker in self.keep.workers():
+            assert len(worker.busy) <= worker.info.slots
+        for record in self.keep.jobs():
+            if self._checked.get(record.id) != record:
+                self._checked[record.id] = record
+                _has_a_live_task_or_a_reason(record)
+                _is_told_by_its_events(record, self.keep.events(record.id))
+            if record.state.terminal:
+                assert self.ended.setdefault(record.id, record) == record
+
+    def _no_device_is_leased_twice(self, held: list[TaskRecord]) -> None:
+        leased = Counter((task.machine, device.uuid) for task in held for device in task.devices)
         assert all(count == 1 for count in leased.values()), leased
         used = Counter(
             (worker.info.capabilities.machine, device.uuid)
@@ -282,31 +296,6 @@ class Histories(RuleBasedStateMachine):
             for device in worker.tasks[key].order.devices
         )
         assert all(count == 1 for count in used.values()), used
-
-    @invariant()
-    def no_worker_has_more_tasks_than_slots(self) -> None:
-        for worker in self.keep.workers():
-            assert len(worker.busy) <= worker.info.slots
-
-    @invariant()
-    def a_running_job_has_a_live_task_and_an_ended_one_a_reason(self) -> None:
-        for record in self.keep.jobs():
-            live = [task for task in record.tasks if not task.state.terminal]
-            assert bool(live) == (record.state is JobState.RUNNING)
-            if record.state.terminal:
-                assert record.reason is not None
-                assert record.sentence
-                assert record.ended_at is not None
-                assert record.phase is None
-                assert self.ended.setdefault(record.id, record) == record
-
-    @invariant()
-    def events_tell_the_whole_story(self) -> None:
-        for record in self.keep.jobs():
-            events = self.keep.events(record.id)
-            assert [event.seq for event in events] == list(range(1, record.events + 1))
-            assert events[-1].kind == "ended" or not record.state.terminal
-            assert given.replayed(events) == given.standing(record)
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -337,8 +326,7 @@ class Histories(RuleBasedStateMachine):
                 self._remove(worker)
         assert not self.keep.held()
         assert not any(worker.busy or worker.leased for worker in self.keep.workers())
-        self.a_running_job_has_a_live_task_and_an_ended_one_a_reason()
-        self.events_tell_the_whole_story()
+        self.all_is_well()
 
     def _last_turn(self) -> None:
         self._time(BEAT_S)
@@ -396,6 +384,22 @@ class Histories(RuleBasedStateMachine):
 
     def _draw_job(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from([record.id for record in self.keep.jobs()]))
+
+
+def _has_a_live_task_or_a_reason(record: JobRecord) -> None:
+    live = [task for task in record.tasks if not task.state.terminal]
+    assert bool(live) == (record.state is JobState.RUNNING)
+    if record.state.terminal:
+        assert record.reason is not None
+        assert record.sentence
+        assert record.ended_at is not None
+        assert record.phase is None
+
+
+def _is_told_by_its_events(record: JobRecord, events: list[Event]) -> None:
+    assert [event.seq for event in events] == list(range(1, record.events + 1))
+    assert events[-1].kind == "ended" or not record.state.terminal
+    assert given.replayed(events) == given.standing(record)
 
 
 def _troubles(order: Any) -> list[tuple[Any, dict[str, Any]]]:
