@@ -82,7 +82,8 @@ def _interfaces(can: Capabilities) -> dict[str, str]:
     """Name one interface to both libraries: NCCL reads a bare name as a prefix, so it gets the exact form."""
     if not can.interface:
         return {}
-    return {"GLOO_SOCKET_IFNAME": can.interface, "NCCL_SOCKET_IFNAME": f"={can.interface}"}
+    family = {"NCCL_SOCKET_FAMILY": "AF_INET6"} if ":" in (can.advertise_address or "") else {}
+    return {"GLOO_SOCKET_IFNAME": can.interface, "NCCL_SOCKET_IFNAME": f"={can.interface}", **family}
 
 
 def _shutdown(grace_s: float) -> dict[str, str]:

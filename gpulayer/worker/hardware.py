@@ -15,18 +15,17 @@ from pathlib import Path
 
 from gpulayer.spec.workers import Capabilities
 from gpulayer.worker import nvml
+from gpulayer.worker.addresses import LOOPBACK, interface_of
 
 _FRAMEWORKS = ("torch", "lightning", "pytorch-lightning", "jax", "mlx", "cupy", "tensorflow", "torchmetrics")
 _GB = 1e9
-_LOOPBACK = "127.0.0.1"
 
 
-def capabilities(home: Path, environ: Mapping[str, str], advertise_address: str | None = None) -> Capabilities:
+def capabilities(home: Path, environ: Mapping[str, str], advertise_address: str | None = LOOPBACK) -> Capabilities:
     """Describe this machine; ``environ`` is the caller's, whose CUDA_VISIBLE_DEVICES narrows what may be leased."""
     frameworks = _frameworks()
     devices = nvml.visible(nvml.devices(), environ.get("CUDA_VISIBLE_DEVICES"))
     torch = "torch" in frameworks
-    address = advertise_address or _LOOPBACK
     return Capabilities(
         machine=machine_id(),
         hostname=socket.gethostname(),
@@ -41,8 +40,8 @@ def capabilities(home: Path, environ: Mapping[str, str], advertise_address: str 
         devices=devices,
         backends=(("gloo", "nccl") if devices else ("gloo",)) if torch else (),
         launcher=torch,
-        advertise_address=address,
-        interface=interface_of(address),
+        advertise_address=advertise_address,
+        interface=None if advertise_address is None else interface_of(advertise_address),
     )
 
 
@@ -57,28 +56,6 @@ def machine_id() -> str:
     with suppress(OSError):
         parts.append(os.readlink("/proc/self/ns/pid"))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def interface_of(address: str) -> str | None:
-    """Name the network interface that has an address; None when it can't be found."""
-    if address.startswith("127.") or address == "::1":
-        return "lo" if sys.platform == "linux" else "lo0"
-    return next((name for _, name in socket.if_nameindex() if _address_of(name) == address), None)
-
-
-def _address_of(interface: str) -> str | None:
-    if sys.platform != "linux":
-        return None
-    import fcntl
-    import struct
-
-    siocgifaddr = 0x8915
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        try:
-            answer = fcntl.ioctl(asking.fileno(), siocgifaddr, struct.pack("256s", interface.encode()[:15]))
-        except OSError:
-            return None
-    return socket.inet_ntoa(answer[20:24])
 
 
 def _frameworks() -> dict[str, str]:

@@ -16,7 +16,7 @@ from gpulayer.plane import Plane
 from gpulayer.settings import Settings
 from gpulayer.spec.tokens import JoinRequest
 from gpulayer.spec.workers import WorkerInfo
-from gpulayer.worker import environment, hardware, identity, joining, locks, processes
+from gpulayer.worker import addresses, environment, hardware, identity, joining, locks, processes
 from gpulayer.worker.identity import Identity
 from gpulayer.worker.site import Site
 from gpulayer.worker.standing import Standing
@@ -85,7 +85,7 @@ def _serve(
         labels=dict(wish.labels or {}),
         slots=wish.slots,
         incarnation=secrets.token_hex(8),
-        capabilities=hardware.capabilities(work_dir, os.environ, wish.advertise_address),
+        capabilities=hardware.capabilities(work_dir, os.environ, addresses.advertised(wish.advertise_address, found.url)),
     )
     site = Site(
         plane=plane,

@@ -15,6 +15,7 @@ from gpulayer.spec.records import Order, Stop
 from gpulayer.spec.reports import TaskEnded
 from gpulayer.spec.states import Reason
 from gpulayer.worker import clearing, layout, notes, secrets, stopping, torchrun
+from gpulayer.worker.addresses import LOOPBACK
 from gpulayer.worker.faults import Faults
 from gpulayer.worker.gating import Gating
 from gpulayer.worker.guarded import Guarded
@@ -27,7 +28,6 @@ from gpulayer.worker.stopping import Ending
 from gpulayer.worker.wishes import Stopped, Wishes
 
 _log = logging.getLogger(__name__)
-LOOPBACK = "127.0.0.1"
 
 
 class Task:

@@ -23,9 +23,11 @@ from tests.worker.recording import RecordingPlane, Spec
 class Fleet:
     """Some agents of one home on one recording plane."""
 
-    def __init__(self, plane: RecordingPlane, home: Path, count: int, environ: dict[str, str], leased: bool) -> None:
+    def __init__(
+        self, plane: RecordingPlane, home: Path, count: int, environ: dict[str, str], leased: bool, address: str
+    ) -> None:
         self.plane = plane
-        can = hardware.capabilities(home, {"CUDA_VISIBLE_DEVICES": ""})
+        can = hardware.capabilities(home, {"CUDA_VISIBLE_DEVICES": ""}, address)
         infos = [WorkerInfo(id=new_id("wkr"), name=f"w{at}", capabilities=can) for at in range(count)]
         self._sites = [Site(plane, home, home, info, environ, leased) for info in infos]  # type: ignore[arg-type]
         self.agents: list[Agent] = []
@@ -59,8 +61,10 @@ def fleet(home: Path) -> Iterator[Callable[..., Fleet]]:
     """Start agents for a job: ``fleet(plane, 2)``."""
     started: list[Fleet] = []
 
-    def start(plane: RecordingPlane, count: int = 1, *, leased: bool = False, **environ: str) -> Fleet:
-        found = Fleet(plane, home, count, {**os.environ, **environ}, leased)
+    def start(
+        plane: RecordingPlane, count: int = 1, *, leased: bool = False, address: str = "127.0.0.1", **environ: str
+    ) -> Fleet:
+        found = Fleet(plane, home, count, {**os.environ, **environ}, leased, address)
         started.append(found)
         return found
 

@@ -81,6 +81,13 @@ def test_the_interface_is_named_in_each_librarys_syntax_unless_the_user_did() ->
     assert env_of({})["NCCL_SOCKET_IFNAME"] == "=eth1"
 
 
+def test_nccl_takes_the_ipv6_address_of_the_interface_where_that_is_what_is_advertised() -> None:
+    six = CAN.model_copy(update={"advertise_address": "fd00::7"})
+
+    assert env_of({}, can=six)["NCCL_SOCKET_FAMILY"] == "AF_INET6"
+    assert "NCCL_SOCKET_FAMILY" not in env_of({})
+
+
 def test_leased_devices_are_all_that_is_seen() -> None:
     with_gpu = CAN.model_copy(update={"devices": (GPU,)})
 

@@ -88,6 +88,20 @@ def test_two_nodes_of_two_processes_meet_and_every_line_has_its_rank(fleet: Flee
     }
 
 
+@pytest.mark.parametrize("address", ["::1", "127.0.0.2"])
+def test_nodes_meet_at_an_address_of_ipv6_and_at_a_further_one_of_the_machine(
+    fleet: Fleet, bundled: Bundled, address: str
+) -> None:
+    plane = bundled(job(2, 1), {"train.py": REDUCE})
+    fleet(plane, 2, address=address)
+
+    ended = plane.wait_ended()
+
+    assert [each.state for each in ended] == [TaskState.SUCCEEDED] * 2, plane.text()
+    assert {each.point.address for each in plane.of(RendezvousTaken)} == {address}
+    assert json.loads(plane.text(1, "stdout"))["sum"] == 3.0
+
+
 def test_a_module_and_a_function_can_be_entry_points(fleet: Fleet, bundled: Bundled) -> None:
     files = {
         "pkg/__init__.py": "",
