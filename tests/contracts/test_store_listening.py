@@ -13,7 +13,7 @@ from gpulayer.control.store import jobs, log_chunks, touched, workers
 from gpulayer.control.store.store import Store
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState
-from tests.control.given import a_record, a_task, a_worker, some_lines
+from tests.control.given import a_record, a_task, a_worker, some_lines, until
 
 
 def heard(store: Store) -> list[frozenset[str]]:
@@ -107,6 +107,8 @@ def test_who_is_alone_keeps_others_out_and_may_read_and_write(store: Store) -> N
     inside: list[str] = []
 
     def second() -> None:
+        a_queued(store)
+        inside.append("elsewhere")
         with store.alone("plan"):
             inside.append("second")
 
@@ -116,6 +118,7 @@ def test_who_is_alone_keeps_others_out_and_may_read_and_write(store: Store) -> N
         record = a_queued(store)
         with store.read() as db:
             assert jobs.load(db, record.id) == record
+        until(lambda: inside)
         inside.append("first")
     other.join(10)
-    assert inside == ["first", "second"]
+    assert inside == ["elsewhere", "first", "second"]

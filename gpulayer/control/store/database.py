@@ -39,6 +39,6 @@ class Database(Protocol):
         """Return the time of the clock that all processes of this plane go by."""
 
     def alone(self, name: str) -> AbstractContextManager[None]:
-        """Hold the plane's mutex of that name against other processes, if there may be any."""
+        """Hold the plane's mutex of that name against other servers, if there may be any."""
 
     def close(self) -> None: ...

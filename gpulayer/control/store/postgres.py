@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
@@ -59,7 +58,6 @@ class Postgres:
         self._writing = engine
         self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._notifications = Notifications(_connecting(engine))
-        self._names: dict[str, threading.Lock] = defaultdict(threading.Lock)
         self._clock = _Clock(engine)
 
     def __str__(self) -> str:
@@ -89,8 +87,7 @@ class Postgres:
 
     @contextmanager
     def alone(self, name: str) -> Iterator[None]:
-        """A lock in the database against other servers, behind one of ours: a crowd here takes one connection."""
-        with self._names[name], postgres_errors.named(self._place), self._writing.connect() as db:
+        with postgres_errors.named(self._place), self._writing.connect() as db:
             lock = db.begin()
             db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _key(name)})
             try:
@@ -121,8 +118,16 @@ class _Clock:
         if time.monotonic() > self._looked_at + CLOCK_S:
             with self._looking:
                 if time.monotonic() > self._looked_at + CLOCK_S:
-                    self._look()
+                    self._look_if_it_answers()
         return time.monotonic() + self._offset
+
+    def _look_if_it_answers(self) -> None:
+        try:
+            self._look()
+        except DBAPIError:
+            if self._looked_at == float("-inf"):
+                raise
+            self._looked_at += CLOCK_S  # our own clock is good for as long again
 
     def _look(self) -> None:
         with self._engine.connect() as db:

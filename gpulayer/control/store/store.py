@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -30,6 +31,7 @@ class Store:
         self._writer = threading.RLock()
         self._listeners: list[Listener] = []
         self._of_thread = threading.local()
+        self._names: dict[str, threading.Lock] = defaultdict(threading.Lock)
         self._pid = os.getpid()
         _open.add(self)
 
@@ -95,9 +97,12 @@ class Store:
 
     @contextmanager
     def alone(self, name: str) -> Iterator[None]:
-        """Hold the plane's mutex of that name; reads and writes inside it are transactions of their own."""
+        """Hold the plane's mutex of that name against other threads, and other servers where there may be any.
+
+        Reads and writes inside it are transactions of their own, and those of others go on.
+        """
         self.own_process()
-        with self._database.alone(name), self.writer if self._database.one_writer else nullcontext():
+        with self._names[name], self._database.alone(name):
             yield
 
     def own_process(self) -> None:

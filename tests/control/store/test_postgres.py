@@ -223,6 +223,14 @@ def test_a_database_that_restarts_is_busy_meanwhile_and_then_goes_on(postgres: C
     until(lambda: {"*"} in told)
 
 
+def test_the_clock_goes_on_while_the_database_is_away(postgres: Cluster, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = store.now()
+    monkeypatch.setattr(gpulayer.control.store.postgres, "CLOCK_S", 0.0)
+    postgres.stop()
+    assert before <= store.now() < before + 60
+    postgres.start()
+
+
 def test_a_connection_that_breaks_in_a_write_leaves_nothing_of_it(postgres: Cluster, store: Store) -> None:
     with pytest.raises(PlaneBusy), store.write() as db:  # noqa: PT012
         jobs.add(db, a_record(), ())
