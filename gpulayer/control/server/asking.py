@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 
@@ -20,10 +20,8 @@ from gpulayer.spec.base import Spec
 Found = TypeVar("Found")
 
 
-class Asked(Spec):
-    """The body of a request."""
-
-    model_config = ConfigDict(defer_build=False)
+class Asked(Spec, defer_build=False):
+    """The body of a request. FastAPI hides a warning of pydantic's only while a route is made: bodies are built by then."""
 
 
 def the_plane(request: Request) -> HostedPlane:

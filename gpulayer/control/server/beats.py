@@ -10,13 +10,14 @@ from collections.abc import Callable
 _log = logging.getLogger("gpulayer.server")
 
 BEAT_S = 0.1
+Chore = tuple[float, Callable[[], object]]
+"""How often (seconds), and what."""
 
 
 class Beats:
     """Runs each chore when its time has come. A chore that fails is logged and tried again: the database may be away."""
 
-    def __init__(self, chores: dict[str, tuple[float, Callable[[], object]]]) -> None:
-        """``chores`` maps a name to how often (seconds) and what."""
+    def __init__(self, chores: dict[str, Chore]) -> None:
         self._chores = chores
         self._due = dict.fromkeys(chores, 0.0)
         self._failing: set[str] = set()

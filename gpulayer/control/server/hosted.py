@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpulayer.control.server import fleet, following, quota
-from gpulayer.control.server.beats import Beats
+from gpulayer.control.server.beats import Beats, Chore
 from gpulayer.control.server.following import OrdersLook
 from gpulayer.control.server.heard import Heard
-from gpulayer.control.server.keeping import Keeper
+from gpulayer.control.server.keeping import GONE_S, Keeper
 from gpulayer.control.server.quota import Quota
 from gpulayer.control.server.silence import Silence
 from gpulayer.control.server.stored import StoredPlane
@@ -27,6 +27,7 @@ from gpulayer.spec.records import Orders
 
 LEASE_S = 90.0
 DEADLINES_S = 0.25
+COLLECTION_S = 60.0
 QUEUE_S = 5.0
 """How often the queue is looked at without a reason: a server may have ended between a change and the plan it called for."""
 
@@ -63,6 +64,7 @@ class HostedPlane(StoredPlane):
                 "queue": (QUEUE_S, self._schedule),
             }
         )
+        self._slow: Beats | None = None
         store.listen(self.waits.wake)
 
     @property
@@ -138,9 +140,17 @@ class HostedPlane(StoredPlane):
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin to do what is due without being asked."""
+    def start(self, chores: dict[str, Chore] | None = None) -> None:
+        """Begin to do what is due without being asked, and ``chores`` that may take their time."""
+        self._slow = Beats({"collect": (COLLECTION_S, self._collect), **(chores or {})})
         self._beats.start()
+        self._slow.start()
+
+    def _collect(self) -> None:
+        now = self.store.now()
+        self.keeper.collect_in_turn(now)
+        with self.store.write() as db:
+            renewals.forget_callers(db, now - GONE_S)
 
     def _past_deadlines(self) -> None:
         if past_deadlines(self.store, self.store.now()):
@@ -172,7 +182,9 @@ class HostedPlane(StoredPlane):
     def close(self) -> None:
         """Let all waiters go, write what was heard, and close the database."""
         self.waits.close()
-        self._beats.close()
+        for each in (self._beats, self._slow):
+            if each is not None:
+                each.close()
         with suppress(HomeError, PlaneError):
             self.heard.write(self.store)
         self.store.close()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-
 from fastapi import FastAPI
-from pydantic.warnings import UnsupportedFieldAttributeWarning
 
 from gpulayer.control.server import statuses
 from gpulayer.control.server.hosted import HostedPlane
@@ -40,14 +37,11 @@ def application(plane: HostedPlane, uploads: Uploads, *, fingerprint: str = "", 
 
 def api(plane: HostedPlane, uploads: Uploads, fingerprint: str) -> FastAPI:
     """Return the routes over a plane."""
-    app = FastAPI(title="GPUlayer", openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None)
+    app = FastAPI(title="GPUlayer", version=about.VERSION, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.plane = plane
     app.state.uploads = uploads
     app.state.fingerprint = fingerprint
     for each in ROUTES:
-        app.include_router(each.router)
+        app.include_router(each.router, responses=statuses.DECLARED)
     statuses.install(app)
-    with warnings.catch_warnings():  # FastAPI does so itself, but only while it makes a route: our values are built later
-        warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)
-        app.openapi()
     return app

@@ -39,19 +39,21 @@ class Rim:
         began = time.perf_counter()
         try:
             refusal = self._refusal(exchange)
+            if refusal is None:
+                await self._answer(exchange)
+                refusal = exchange.refusal
             if refusal is not None:
                 await exchange.refuse(refusal)
-            else:
-                await self._app(scope, exchange.receive, exchange.send)
-        except MessageTooLarge as error:
-            await exchange.refuse(error)
-        except Exception as error:
-            if exchange.status:  # the answer has begun: only the end of the connection can tell that it is not whole
-                raise
-            await statuses.unforeseen(scope, error)(scope, receive, exchange.send)
         finally:
             self._note(exchange, time.perf_counter() - began)
         return None
+
+    async def _answer(self, exchange: _Exchange) -> None:
+        try:
+            await self._app(exchange.scope, exchange.receive, exchange.send)
+        except Exception:
+            if not (exchange.answered or exchange.refusal):  # only the connection's end can tell that an answer isn't whole
+                raise
 
     def _refusal(self, exchange: _Exchange) -> GPULayerError | None:
         if exchange.path in _OPEN:
@@ -87,6 +89,8 @@ class _Exchange:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.status = 0
+        self.answered = False
+        self.refusal: GPULayerError | None = None
         self._receive = receive
         self._send = send
         self._came = 0
@@ -110,22 +114,26 @@ class _Exchange:
             self._came += len(message.get("body", b""))
             self._ended = not message.get("more_body", False)
             if self._came > self.longest:
-                raise self.too_large()
+                self.refusal = self.too_large()
+                raise self.refusal  # the application may take it for a client that went away
         return message
 
     async def send(self, message: Message) -> None:
+        if self.refusal is not None:
+            return
         if message["type"] == "http.response.start":
             self.status = message["status"]
+        elif message["type"] == "http.response.body":
+            self.answered = not message.get("more_body", False)
         await self._send(message)
 
     async def refuse(self, error: GPULayerError) -> None:
         """Answer in place of the application, once the client has said what it was saying."""
-        if self.status:
-            raise error
         while not self._ended and self._came < _DRAINED:
             message = await self._receive()
             self._came += len(message.get("body", b""))
             self._ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
+        self.refusal = None
         await statuses.answer(error)(self.scope, self._receive, self.send)
 
 

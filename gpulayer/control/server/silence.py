@@ -66,7 +66,7 @@ class Silence:
     def _stop_jobs(self, now: float) -> None:
         with self._store.read() as db:
             waiting = renewals.called_jobs(db)
-            callers = renewals.of_callers(db) if waiting else {}
+            callers = renewals.of_callers(db, (record.owner for record in waiting if record.owner is not None))
         promised, last = dict[str, float](), dict[str, float]()
         for record in waiting:
             assert record.owner is not None

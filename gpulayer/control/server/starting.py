@@ -17,7 +17,7 @@ from gpulayer.control.server.private_files import make_private_folder
 from gpulayer.control.server.quota import Quota
 from gpulayer.control.server.rates import Rate
 from gpulayer.control.server.tls import Tls
-from gpulayer.control.server.uploads import LONGEST_BLOB, Uploads
+from gpulayer.control.server.uploads import ABANDONED_S, LONGEST_BLOB, Uploads
 from gpulayer.control.store import tokens
 from gpulayer.control.store.store import open_database
 from gpulayer.errors import ServerRefused
@@ -80,7 +80,7 @@ def run(options: Options, on_ready: Callable[[Ready], None]) -> None:
         app = application(plane, uploads, fingerprint=fingerprint, rate=options.rate)
         with plane.store.read() as db:
             ready = Ready(serving.url_of(sock, shown is not None), fingerprint, bool(tokens.all_in(db)))
-        plane.start()
+        plane.start({"uploads": (ABANDONED_S / 24, uploads.forget_abandoned)})
         serving.serve(app, sock, shown, on_ready=lambda: on_ready(ready), on_stop=plane.waits.close)
 
 

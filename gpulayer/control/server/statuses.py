@@ -9,11 +9,13 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from gpulayer import errors
 from gpulayer.errors import GPULayerError
+from gpulayer.spec.base import Record
 
 _log = logging.getLogger("gpulayer.server")
 
@@ -38,6 +40,38 @@ STATUS: dict[type[GPULayerError], int] = {
 """The nearest class counts; whatever isn't here is our fault."""
 
 RETRY_AFTER_S = 1.0
+
+
+class Told(Record):
+    """An error on the wire (see ``GPULayerError.to_wire``)."""
+
+    code: str
+    sentence: str
+    next_step: str
+    facts: dict[str, Any]
+
+
+class ErrorAnswer(Record):
+    error: Told
+
+
+_WORDS = {
+    400: "The request can't be read.",
+    401: "No token, or none of this plane.",
+    403: "The token's role may not do this.",
+    404: "There is no such thing.",
+    409: "Someone or something came first.",
+    413: "Too large.",
+    416: "There are no such bytes.",
+    422: "It can be read, and can't be.",
+    429: "Too many requests; Retry-After says when.",
+    503: "The plane is stopping, or its database is busy or away.",
+    507: "The plane's disk is full.",
+}
+DECLARED: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer, "description": words} for status, words in _WORDS.items()
+}
+"""What every route may answer besides."""
 
 
 def status_of(error: GPULayerError) -> int:
@@ -77,6 +111,9 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(GPULayerError, _ours)
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(HTTPException, _of_the_framework)
+    app.add_exception_handler(Exception, _fault)
+    app.add_exception_handler(OverflowError, _not_storable)
+    app.add_exception_handler(DataError, _not_storable)
 
 
 async def _ours(request: Request, error: Exception) -> JSONResponse:
@@ -99,6 +136,14 @@ async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
     kind = errors.NotFound if error.status_code == 404 else errors.BadRequest
     told = kind(f"{request.method} {request.url.path}: {error.detail}.").to_wire()
     return JSONResponse({"error": told}, error.status_code, error.headers)
+
+
+async def _not_storable(request: Request, error: Exception) -> JSONResponse:
+    return answer(errors.BadRequest("The request holds a number or a character that no plane can store."))
+
+
+async def _fault(request: Request, error: Exception) -> JSONResponse:
+    return unforeseen(request.scope, error)
 
 
 def unforeseen(scope: Scope, error: Exception) -> JSONResponse:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from gpulayer.control.engine.rights import Action
 from gpulayer.control.server.asking import Asking, Hosted, as_json
 from gpulayer.spec.base import Record
+from gpulayer.spec.tokens import Role
 
 router = APIRouter(tags=["about"])
 
@@ -18,8 +20,12 @@ VERSION = version("gpulayer")
 
 
 class About(Record):
+    """``role`` is that of the token that asked; ``now`` is the plane's clock."""
+
     version: str
     lease_s: float
+    role: Role
+    now: float
 
 
 @router.get("/healthz")
@@ -43,4 +49,13 @@ def metrics(request: Request) -> Response:
 @router.get("/v1/about")
 def about(plane: Hosted, asker: Asking) -> About:
     asker.may(Action.ABOUT)
-    return About(version=VERSION, lease_s=plane.lease_s)
+    return About(version=VERSION, lease_s=plane.lease_s, role=asker.principal.role, now=plane.store.now())
+
+
+@router.get("/v1/openapi.json")
+def openapi(request: Request, asker: Asking) -> dict[str, Any]:
+    """Describe this API."""
+    asker.may(Action.ABOUT)
+    app = request.app
+    assert isinstance(app, FastAPI)
+    return app.openapi()

@@ -15,6 +15,10 @@ from gpulayer.spec.workers import WorkerInfo
 router = APIRouter(prefix="/v1/workers", tags=["workers"])
 
 
+class Registration(WorkerInfo, defer_build=False):
+    """What a worker says of itself."""
+
+
 @router.get("", response_model=list[WorkerRecord])
 def workers(plane: Hosted, asker: Asking) -> Response:
     asker.may(Action.READ_WORKERS)
@@ -22,7 +26,7 @@ def workers(plane: Hosted, asker: Asking) -> Response:
 
 
 @router.put("/{worker_id}", response_model=WorkerRecord)
-def register(worker_id: str, body: WorkerInfo, plane: Hosted, asker: Asking) -> Response:
+def register(worker_id: str, body: Registration, plane: Hosted, asker: Asking) -> Response:
     asker.may(Action.BE_WORKER, worker_id=worker_id)
     if body.id != worker_id:
         raise BadRequest(f"{worker_id} can't register as {body.id}.")
