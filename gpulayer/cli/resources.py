@@ -8,7 +8,7 @@ import click
 
 from gpulayer import settings
 from gpulayer.cli.output import Form, print_one, with_forms
-from gpulayer.worker import hardware
+from gpulayer.worker import addresses, hardware
 
 
 @click.group()
@@ -20,7 +20,8 @@ def command() -> None:
 @with_forms(quiet=False)
 def detect(form: Form) -> None:
     """Show what a worker started here would report."""
-    found = hardware.capabilities(settings.read().home, os.environ)
+    here = settings.read()
+    found = hardware.capabilities(here.home, os.environ, addresses.advertised(None, here.url))
     facts = found.model_dump(mode="json")
     shown = facts | {
         "memory_gb": f"{found.memory_gb:.1f}",

@@ -68,7 +68,7 @@ class RemotePlane:
         self._http.close()
 
     def about(self) -> dict[str, Any]:
-        """Return what the plane says of itself: its ``version`` and the ``lease_s`` of its workers."""
+        """Return what the plane says: its ``version``, ``lease_s`` and clock (``now``), and the ``role`` of our token."""
         return dict(self._http.ask("GET", "/v1/about").json())
 
     # --- callers -----------------------------------------------------------------------------------------------------
