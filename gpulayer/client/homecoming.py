@@ -110,6 +110,12 @@ class Homecoming:
                 with suppress(OSError):  # something else is in it
                     os.rmdir(folder)
 
+    def make_folders(self, paths: Iterable[str]) -> None:
+        """Make the folders that the job left empty, where nothing else is in the way."""
+        for path in map(Path, paths):
+            with suppress(OSError):
+                path.mkdir(parents=True, exist_ok=True)
+
     def _link(self, path: str, chosen: Mapping[str, Artifact]) -> None:
         """Make a link of a file that is one in the job, where what it points to came home as well."""
         artifact, target = chosen[path], self._place(path)

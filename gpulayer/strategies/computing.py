@@ -16,7 +16,7 @@ import torch
 
 from gpulayer.runtime import faults
 from gpulayer.spec.calls import FunctionName, OutcomeStatus
-from gpulayer.strategies import call_progress, digest, outcome, parts, random_state, termination
+from gpulayer.strategies import call_progress, digest, folders, outcome, parts, random_state, termination
 from gpulayer.strategies.outcome import Observation, Scene
 from gpulayer.strategies.outcome.errors import without_our_frames
 from gpulayer.strategies.outcome.optimizers import optimizers_of
@@ -151,11 +151,15 @@ class Computation:
             self.walk.paths.caller_text,
             trainer=trainer,
             returned=returned,
-            extra={"random": random_state.now(), "gone": list(self.gone), **states},
+            extra={"random": random_state.now(), **self._files(), **states},
         )
         path = self._file("outcome")
         outcome.save(body, path)
         return str(path)
+
+    def _files(self) -> dict[str, list[str]]:
+        """What of the call's files no manifest tells: which it removed, and its empty folders."""
+        return {"gone": list(self.gone), "folders": folders.empty(self.walk.paths.work)}
 
     def _file(self, what: str) -> Path:
         folder = self.walk.context.task / "bodies"

@@ -54,12 +54,12 @@ def state(model: torch.nn.Module) -> bytes:
 
 
 def apply(
-    body: Path, request: CallRequest, text: Callable[[str], str] = str, remove: Callable[[list[str]], None] = lambda _: None
+    body: Path, request: CallRequest, text: Callable[[str], str] = str, also: Callable[[dict[str, Any]], None] = lambda _: None
 ) -> tuple[Any, list[str]]:
     """Apply an outcome to the caller's objects; the returned value, and the names of what couldn't be brought back.
 
-    ``text`` translates every string: paths of files that came home under another name. ``remove`` hears which files the
-    call removed.
+    ``text`` translates every string: paths of files that came home under another name. ``also`` gets what else
+    the outcome holds, by name.
     """
     scene = Scene(request.trainer, request.model, request.datamodule, request.arguments)
     applied = outcome.apply(outcome.load(body), scene, text)
@@ -68,7 +68,7 @@ def apply(
         request.strategy.owe_optimizers(owed)
     if applied.extra.get("precision"):
         request.trainer.precision_plugin.load_state_dict(applied.extra["precision"])
-    remove(applied.extra.get("gone") or [])
+    also(applied.extra)
     return applied.returned, list(applied.lost)
 
 

@@ -167,12 +167,13 @@ class HeldJob:
         if body is None:
             return None, []
         with TemporaryDirectory(prefix="gpulayer-") as folder:
-            return going.apply(
-                self._fetch(body, Path(folder)),
-                request,
-                lambda text: self._beside.get(text, text),
-                lambda paths: self._homecoming.remove(self.job_id, paths),
-            )
+            fetched = self._fetch(body, Path(folder))
+            return going.apply(fetched, request, lambda text: self._beside.get(text, text), self._arrange)
+
+    def _arrange(self, left: dict[str, Any]) -> None:
+        """Bring home what no list of files tells."""
+        self._homecoming.remove(self.job_id, left.get("gone") or [])
+        self._homecoming.make_folders(left.get("folders") or [])
 
     def _fetch(self, blob: Blob, folder: Path) -> Path:
         target = folder / blob.sha256

@@ -167,6 +167,13 @@ def test_what_a_later_job_deleted_of_this_runs_files_goes_here_too(homecoming: H
     assert sorted(os.listdir(root)) == ["mine.ckpt", "new", "two.ckpt"]
 
 
+def test_an_empty_folder_is_made_unless_something_is_in_the_way(homecoming: Homecoming, root: Path) -> None:
+    (root / "taken").touch()
+    homecoming.make_folders([str(root / "out/plots"), str(root / "taken")])
+    assert (root / "out/plots").is_dir()
+    assert (root / "taken").is_file()
+
+
 def test_a_link_comes_as_a_link_to_what_came_with_it(homecoming: Homecoming, store: Store, root: Path) -> None:
     store.files |= {"node0/ck/a.ckpt": b"1", "node0/ck/last.ckpt": b"1", "node0/ck/copy.ckpt": b"1"}
     store.links = {"node0/ck/last.ckpt"}

@@ -56,7 +56,8 @@ def test_calls_share_a_job_the_callers_edits_count_and_another_shape_is_a_job_of
 def test_what_the_script_writes_between_its_calls_is_the_callers_own(folder: Path) -> None:
     (facts,) = told(run(folder, "several.py", "writing"))
     assert facts["notes"] == [facts["pid"]] * 2
-    assert facts["files"] == ["after.ckpt", "inside.txt", "notes.txt", "several.py", "theirs.txt"]
+    assert facts["files"] == ["after.ckpt", "empty", "inside.txt", "notes.txt", "several.py", "theirs.txt"]
+    assert facts["inner"] == ["inner"]
 
 
 def test_after_the_idle_limit_another_job_goes_on_from_the_record(folder: Path) -> None:

@@ -29,6 +29,7 @@ class Tiny(pl.LightningModule):
         if self.global_rank == self.fail_on:
             raise BadRow("row", batch_idx)
         if self.writes and self.global_rank == 0:
+            os.makedirs("empty/inner", exist_ok=True)
             with open("inside.txt", "a") as steps:
                 steps.write(f"{batch_idx}\n")
         if batch_idx == 0:
@@ -113,7 +114,7 @@ def writing(model: Tiny, data: object) -> None:
             theirs.write("of the job\n")
     made.test(model, data, verbose=False)
     with open("notes.txt") as notes:
-        tell(pid=os.getpid(), notes=[int(line) for line in notes], files=sorted(os.listdir()))
+        tell(pid=os.getpid(), notes=[int(line) for line in notes], files=sorted(os.listdir()), inner=os.listdir("empty"))
 
 
 def failing(model: Tiny, data: object) -> None:
