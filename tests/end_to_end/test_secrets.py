@@ -161,3 +161,20 @@ def listening(pids: list[int]) -> list[str]:
                 sockets[f"socket:[{fields[9]}]"] = fields[1]
     links = [os.readlink(file) for pid in pids for file in Path(f"/proc/{pid}/fd").iterdir()]
     return [sockets[link] for link in links if link in sockets]
+
+
+def test_the_exception_of_a_call_comes_home_without_it(home: Path, tmp_path: Path) -> None:
+    program = tmp_path / "code" / "secretive.py"
+    program.parent.mkdir()
+    program.write_bytes((Path(__file__).parent / "programs" / "secretive.py").read_bytes())
+    with closing(planes.open(home)) as plane:
+        plane.set_secret("API_KEY", VALUE)
+
+    done = subprocess.run([sys.executable, program], cwd=program.parent, capture_output=True, text=True, timeout=120)
+
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (told["args"], told["key"]) == (["*** was refused", "https://h/?key=***"], "***")
+    assert "asked with ***" in told["told"]
+    assert "key: ***" in done.stdout
+    assert [form for form in FORMS if form in done.stdout + done.stderr] == []
+    assert holding(home, FORMS) == []
