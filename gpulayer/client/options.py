@@ -18,7 +18,7 @@ class JobOptions(Spec):
     """Where and how the job of a script runs; everything has a default that suits a first run on this machine.
 
     Without a ``target`` it is ``"local"`` on the plane of this machine, and ``"remote"`` where GPULAYER_URL names another.
-    A local job inherits the environment that the caller started with; elsewhere it gets the worker's, and what is said
+    A local job inherits the environment that the caller started with; elsewhere it gets what is the machine's, and what is said
     here: ``env``, over the lines of ``env_file`` (a dotenv file at the caller), over the variables of the caller that
     ``forward_env`` names (``"LR"``, ``"WANDB_*"``). ``secrets`` names what the plane keeps.
     ``source_dir`` overrides the folder that is bundled. ``match="minor"`` asks for workers with the caller's Python, torch
