@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,15 +27,19 @@ def tell(error: BaseException, job: JobBase, source: Source, packed: PackedSourc
 
 def _of_variable(error: KeyError, job: JobBase, environ: Mapping[str, str]) -> str | None:
     name = error.args[0] if error.args else None
-    if not isinstance(name, str) or name not in environ or name in job.env or name in job.secrets:
+    if not isinstance(name, str):
+        return None
+    name = _quoted_last(name) or name
+    if name not in environ or name in job.env or name in job.secrets:
         return None
     return f"{name} is set here, and was not forwarded to the job: JobOptions(forward_env=[{name!r}])."
 
 
 def _of_file(error: FileNotFoundError, source: Source, packed: PackedSource) -> str | None:
-    if not isinstance(error.filename, str | bytes):
+    named = error.filename or _quoted_last(str(error))
+    if not isinstance(named, str | bytes):
         return None
-    path = Path(os.path.normpath(os.path.join(source.cwd, os.fsdecode(error.filename))))
+    path = Path(os.path.normpath(os.path.join(source.cwd, os.fsdecode(named))))
     if not path.exists():
         return None
     way = "inputs=[{'uri': ..., 'path': ...}] puts files from any URL into GPULAYER_INPUT_DIR"
@@ -45,3 +50,9 @@ def _of_file(error: FileNotFoundError, source: Source, packed: PackedSource) -> 
     if rule is None:
         return None
     return f"{path} is here, and did not travel with the job ({rule}): !/{inside} in .gpulayerignore takes it along, or {way}."
+
+
+def _quoted_last(text: str) -> str | None:
+    """Return what a message quotes at its end: an exception from outside of a call came home as its message alone."""
+    found = re.search(r"'([^']+)'\Z", text)
+    return found and found[1]
