@@ -1,0 +1,230 @@
+"""A caller whose plane is a server and whose workers are programs of their own: an address and a token are all it has."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gpulayer import plane as planes
+from gpulayer.plane import Plane
+from gpulayer.spec.records import JobRecord
+from gpulayer.spec.states import JobState, Reason
+from tests.end_to_end.processes import wait_for
+from tests.server.running import Server
+
+PROGRAMS = Path(__file__).parent / "programs"
+GPULAYER = (sys.executable, "-m", "gpulayer")
+
+
+class Fleet:
+    """A server and workers at it."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.server = Server(folder).start()
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._folder = folder
+        for at in range(count):
+            self._join(f"box-{at}")
+
+    def _join(self, name: str) -> None:
+        token = self._folder / f"{name}.token"
+        token.write_text(self.server.token("join"))
+        command = [*GPULAYER, "--url", self.server.url, "--token-file", str(token), "worker", "start", "--name", name]
+        with (self._folder / f"{name}.log").open("wb") as log:
+            worker = subprocess.Popen(
+                [*command, "--work-dir", str(self._folder / name), "--advertise-address", "127.0.0.1"], stdout=log, stderr=log
+            )
+        self._workers.append(worker)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a caller has of it."""
+        return {"GPULAYER_URL": self.server.url, "GPULAYER_TOKEN": self.server.token("user")}
+
+    def plane(self) -> Plane:
+        return planes.open(self.server.url, token=self.server.token())
+
+    def wait_until_up(self) -> None:
+        with closing(self.plane()) as plane:
+            wait_for(lambda: len(plane.workers()) == len(self._workers), within=60, what="the workers register")
+
+    def said(self) -> str:
+        return "\n".join(path.read_text(errors="replace") for path in sorted(self._folder.glob("*.log")))
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.send_signal(signal.SIGTERM)
+        for worker in self._workers:
+            try:
+                worker.wait(30)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                worker.wait()
+        self.server.close()
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A server with two workers for the tests of this file."""
+    folder = tmp_path_factory.mktemp("fleet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPULAYER_HOME", str(folder / "home"))
+        made = Fleet(folder, 2)
+    try:
+        made.wait_until_up()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a user with the programs in it."""
+    folder = tmp_path / "caller"
+    folder.mkdir()
+    for name in ("whole.py", "remote.py"):
+        shutil.copy(PROGRAMS / name, folder)
+    (folder / "pyproject.toml").touch()
+    return folder
+
+
+def caller_environment(fleet: Fleet, folder: Path, **env: str) -> dict[str, str]:
+    """The environment of a person who has an address and a token, and otherwise nothing of ours."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("GPULAYER_")}
+    given = {"HOME": str(folder.parent), "OMP_NUM_THREADS": "1", "OUTCOME": str(folder.parent / "outcome.pt"), "SEED": "3"}
+    return {**bare, **given, **fleet.environment, **env}
+
+
+def start(fleet: Fleet, folder: Path, *argv: str, **env: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *argv],
+        cwd=folder,
+        env=caller_environment(fleet, folder, **env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def run(fleet: Fleet, folder: Path, *argv: str, **env: str) -> tuple[dict[str, Any], str]:
+    """Run a program to its end; what it wrote, and the job that it says it had."""
+    process = start(fleet, folder, *argv, **env)
+    out, err = process.communicate(timeout=170)
+    assert process.returncode == 0, out + err + fleet.said()
+    return torch.load(folder.parent / "outcome.pt", weights_only=True), out.rpartition("JOB ")[2].strip()
+
+
+def ended(plane: Plane, job_id: str) -> JobRecord:
+    return wait_for(lambda: (job := plane.job(job_id)).state.terminal and job, within=60, what=f"{job_id} ends")
+
+
+SEEDED = json.dumps({"forward_env": ["SEED", "MAX_EPOCHS"]})
+
+
+def test_a_remote_fit_equals_torchrun(fleet: Fleet, folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "torchrun" / "caller"
+    shutil.copytree(folder, other)
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", "remote.py")
+    expected, _ = run(fleet, other, *torchrun, ACCELERATOR="cpu", DEVICES="4")
+
+    got, job_id = run(fleet, folder, "remote.py", JOB=SEEDED)
+
+    for part in ("fitted", "best"):
+        for name, value in expected[part].items():
+            assert torch.equal(got[part][name], value), (part, name)
+    assert {name: got[name] for name in ("metrics", "test", "counts", "paths")} == {
+        name: expected[name] for name in ("metrics", "test", "counts", "paths")
+    }
+    ours = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert ours == {str(path.relative_to(other)) for path in other.rglob("*") if path.is_file()}
+    with closing(fleet.plane()) as plane:
+        job = ended(plane, job_id)
+        assert (job.state, job.spec.placement.target) == (JobState.SUCCEEDED, "remote")
+        assert len({task.worker_id for task in job.tasks}) == 2
+
+
+def test_another_job_goes_on_from_a_jobs_checkpoint(fleet: Fleet, folder: Path) -> None:
+    first, job_id = run(fleet, folder, "remote.py", JOB=SEEDED, MAX_EPOCHS="1", DEVICES="1")
+    again, _ = run(fleet, folder, "remote.py", f"gpulayer://{job_id}/last", JOB=SEEDED, MAX_EPOCHS="2", DEVICES="1")
+    assert again["counts"] == [2, 2 * first["counts"][1]]
+
+
+def test_a_variable_that_was_not_forwarded_is_named(fleet: Fleet, folder: Path) -> None:
+    process = start(fleet, folder, "remote.py", DEVICES="1")
+    err = process.communicate(timeout=120)[1]
+    assert process.returncode == 1
+    assert "KeyError: 'SEED'" in err
+    assert "forward_env=['SEED']" in err
+
+
+def test_a_file_that_did_not_travel_is_named_with_the_rule(fleet: Fleet, folder: Path) -> None:
+    (folder / ".gitignore").write_text("data/\n")
+    (folder / "data").mkdir()
+    (folder / "data" / "train.csv").touch()
+    reading = json.dumps({"forward_env": ["SEED", "READ"]})
+    process = start(fleet, folder, "remote.py", JOB=reading, READ="data/train.csv", DEVICES="1")
+    err = process.communicate(timeout=120)[1]
+    assert "No such file or directory: 'data/train.csv'" in err
+    assert "did not travel with the job (.gitignore: data/)" in err
+
+
+def test_the_job_of_a_killed_caller_is_stopped_when_its_time_is_up(fleet: Fleet, folder: Path) -> None:
+    options = json.dumps({"forward_env": ["SEED", "ENDLESS"], "caller_lease_s": 3, "name": "orphan", "grace_s": 1})
+    process = start(fleet, folder, "remote.py", JOB=options, ENDLESS="1", DEVICES="1")
+    with closing(fleet.plane()) as plane:
+        job = wait_for(
+            lambda: next((job for job in plane.jobs() if job.spec.name == "orphan" and job.state is JobState.RUNNING), None),
+            within=90,
+            what="the job runs",
+        )
+        process.kill()
+        process.communicate()
+        found = ended(plane, job.id)
+        assert (found.state, found.reason) == (JobState.CANCELLED, Reason.CALLER_GONE)
+
+
+def gpulayer(fleet: Fleet, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = caller_environment(fleet, folder)
+    return subprocess.run(
+        [*GPULAYER, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_commands_functions_and_scripts_run_there(fleet: Fleet, folder: Path) -> None:
+    (folder / "given.txt").write_text("given")
+    done = gpulayer(
+        fleet, folder, "run", "--forward-env", "SEED", "--", "sh", "-c", "echo seed $SEED; cat given.txt > made.txt"
+    )
+    assert (done.returncode, done.stdout) == (0, "seed 3\n"), done.stderr
+    job_id = json.loads(gpulayer(fleet, folder, "jobs", "ls", "--json").stdout)[0]["id"]
+    assert gpulayer(fleet, folder, "artifacts", "cat", job_id, "node0/made.txt").stdout == "given"
+    assert gpulayer(fleet, folder, "jobs", "logs", job_id).stdout == "seed 3\n"
+
+    (folder / "sums.py").write_text("def add(a, b):\n    return a + b\n")
+    assert gpulayer(fleet, folder, "call", "sums:add", "--arg", "1", "--kwarg", "b=2").stdout == "3\n"
+
+    (folder / "ranks.py").write_text("import os\nprint('rank', os.environ['RANK'])\n")
+    done = gpulayer(fleet, folder, "launch", "ranks.py", "--num-workers", "2")
+    assert sorted(done.stdout.splitlines()) == ["[rank0] rank 0", "[rank1] rank 1"], done.stderr
+
+
+def test_a_job_may_be_left_to_the_plane(fleet: Fleet, folder: Path) -> None:
+    done = gpulayer(fleet, folder, "run", "--detach", "--", "sh", "-c", "echo left")
+    assert done.returncode == 0, done.stderr
+    job_id = done.stdout.strip()
+    assert gpulayer(fleet, folder, "jobs", "wait", job_id).returncode == 0
+    assert gpulayer(fleet, folder, "jobs", "logs", job_id).stdout == "left\n"
+    dry = gpulayer(fleet, folder, "run", "--dry-run", "--gpus", "99", "true")
+    assert dry.stdout.count("99 usable cuda") == 2
