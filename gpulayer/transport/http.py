@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import ssl
 import threading
@@ -63,6 +64,18 @@ class Address:
         return (self.token or "").partition(".")[2].lower() or None
 
 
+class _NotOurs(logging.Filter):
+    """Drops httpx's line about each request to a plane: a program that logs at INFO means its own requests."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        asked = record.args[1] if isinstance(record.args, tuple) and len(record.args) > 1 else None
+        return not (isinstance(asked, httpx.URL) and asked.netloc in _NETLOCS)
+
+
+_NETLOCS: set[bytes] = set()
+_NOT_OURS = _NotOurs()
+
+
 class Broken(Exception):
     """A streamed answer ended before it was whole."""
 
@@ -81,6 +94,8 @@ class Http:
         self._heard = False
         self._closed = threading.Event()
         near = _is_loopback(self.url.host)
+        _NETLOCS.add(self.url.netloc)
+        logging.getLogger("httpx").addFilter(_NOT_OURS)  # adding it again changes nothing
         self._client = httpx.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {address.bearer}"} if address.bearer else {},

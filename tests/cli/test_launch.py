@@ -20,6 +20,7 @@ PLAIN = {
     "env": (),
     "env_file": None,
     "forward_env": (),
+    "secrets": (),
     "target": None,
     "timeout_s": None,
     "queue": False,

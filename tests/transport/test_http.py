@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import ipaddress
+import logging
 import os
 import socket
 import ssl
@@ -14,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -114,6 +116,15 @@ def test_a_question_carries_the_token_and_our_values(server: Server, http: Http)
     assert path == "/v1/jobs?limit=3"
     assert headers["Authorization"] == "Bearer glt_secret"
     assert from_json(body) == {"at": "/x", "n": [1, 2]}
+
+
+def test_the_log_of_a_program_is_its_own(server: Server, http: Http, caplog: pytest.LogCaptureFixture) -> None:
+    other = Server()
+    with caplog.at_level(logging.INFO):
+        http.ask("GET", "/v1/jobs")
+        httpx.get(other.url, trust_env=False)
+    other.end()
+    assert [record.getMessage() for record in caplog.records] == [f'HTTP Request: GET {other.url} "HTTP/1.1 200 OK"']
 
 
 def test_an_error_of_ours_comes_out_as_itself(server: Server, http: Http) -> None:
