@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import traceback
 from types import TracebackType
-from typing import TypedDict
 
 from gpulayer.runtime.secrets import SCRUBBER
+from gpulayer.spec.rank_messages import Raised
 
 _NAMES = frozenset({"DistBackendError", "DistNetworkError", "DistStoreError"})
 _SOUNDS = (
@@ -24,27 +24,14 @@ _SOUNDS = (
 )
 
 
-class ErrorFields(TypedDict):
-    """The error fields of the messages ``Recording`` and ``Left``."""
-
-    error_module: str
-    error_qualname: str
-    error_message: str
-    error_traceback: str
-    communication: bool
-
-
-NONE = ErrorFields(error_module="", error_qualname="", error_message="", error_traceback="", communication=False)
-
-
-def describe(error: BaseException, tb: TracebackType | None = None) -> ErrorFields:
-    """Return an exception as message fields, which show no secret; ``tb`` stands in where frames were left out."""
+def describe(error: BaseException, tb: TracebackType | None = None) -> Raised:
+    """Return an exception as it is told, without secrets; ``tb`` stands in where frames were left out."""
     shown = error.__traceback__ if tb is None else tb
-    return ErrorFields(
-        error_module=type(error).__module__,
-        error_qualname=type(error).__qualname__,
-        error_message=SCRUBBER.text(_text_of(error)),
-        error_traceback=SCRUBBER.text("".join(traceback.format_exception(type(error), error, shown))),
+    return Raised(
+        module=type(error).__module__,
+        qualname=type(error).__qualname__,
+        message=SCRUBBER.text(_text_of(error)),
+        traceback=SCRUBBER.text("".join(traceback.format_exception(type(error), error, shown))),
         communication=tells_of_a_peer(error),
     )
 

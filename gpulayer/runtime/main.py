@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from gpulayer.runtime import context, entry, faults, parent
 from gpulayer.runtime.report import RankLink
+from gpulayer.spec.rank_messages import Raised
 
 _INTERRUPTED = 128 + signal.SIGINT
 
@@ -25,7 +26,7 @@ class Goodbye:
         self.link = link
         self.pid = os.getpid()
         self.exit_code = 0
-        self.error: faults.ErrorFields | None = None
+        self.error: Raised | None = None
 
     def say(self) -> None:
         """Tear the process group down after a clean end, and tell the worker; a forked child says nothing."""
@@ -34,7 +35,7 @@ class Goodbye:
         if self.exit_code == 0:
             destroy_process_group()
         if self.link is not None:
-            self.link.left(self.exit_code, **(self.error or faults.NONE))
+            self.link.left(self.exit_code, error=self.error)
 
 
 _GOODBYES: list[Goodbye] = []

@@ -23,6 +23,7 @@ from gpulayer.spec.rank_messages import (
     Kept,
     Left,
     Progressed,
+    Raised,
     Recorded,
     Recording,
 )
@@ -92,27 +93,10 @@ class RankLink:
         *,
         began: float | None = None,
         body: str | None = None,
-        error_module: str = "",
-        error_qualname: str = "",
-        error_message: str = "",
-        error_traceback: str = "",
-        error_body: str | None = None,
-        communication: bool = False,
+        error: Raised | None = None,
     ) -> None:
         """Hand an outcome to the worker and hold until it is stored; bodies are files in the task's folder."""
-        message = Recording(
-            call=call,
-            status=status,
-            began=began,
-            body=body,
-            error_module=error_module,
-            error_qualname=error_qualname,
-            error_message=error_message,
-            error_traceback=error_traceback,
-            error_body=error_body,
-            communication=communication,
-        )
-        self._connection.send(message)
+        self._connection.send(Recording(call=call, status=status, began=began, body=body, error=error))
         self._await(lambda: call in self._recorded)
 
     def announce(
@@ -154,34 +138,13 @@ class RankLink:
         """Tell where this rank is."""
         self._connection.send(Progressed(progress=progress))
 
-    def left(
-        self,
-        exit_code: int,
-        *,
-        calls: int | None = None,
-        error_module: str = "",
-        error_qualname: str = "",
-        error_message: str = "",
-        error_traceback: str = "",
-        error_body: str | None = None,
-        communication: bool = False,
-    ) -> None:
+    def left(self, exit_code: int, *, error: Raised | None = None) -> None:
         """Say goodbye, once: the script ended on this rank. Never raises, since the process ends anyway."""
         if self.has_left or not self.ours:
             return
         self.has_left = True
-        message = Left(
-            calls=self.calls if calls is None else calls,
-            exit_code=exit_code,
-            error_module=error_module,
-            error_qualname=error_qualname,
-            error_message=error_message,
-            error_traceback=error_traceback,
-            error_body=error_body,
-            communication=communication,
-        )
         try:
-            self._connection.send(message)
+            self._connection.send(Left(calls=self.calls, exit_code=exit_code, error=error))
         except OSError:
             return
 

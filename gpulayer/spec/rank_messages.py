@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from gpulayer.spec.base import DEFERRED, Record
-from gpulayer.spec.calls import Fingerprint, OutcomeStatus, Progress
+from gpulayer.spec.calls import ErrorRecord, Fingerprint, OutcomeStatus, Progress
+from gpulayer.spec.files import Blob
 
 
 class Hello(Record):
@@ -27,8 +28,23 @@ class Arrive(Record):
     state_digest: str = ""
 
 
+class Raised(Record):
+    """An exception as its rank tells of it (see ``ErrorRecord``); ``body`` is a file as in ``Recording``."""
+
+    module: str
+    qualname: str
+    message: str = ""
+    traceback: str = ""
+    body: str | None = None
+    communication: bool = False
+
+    def record(self, rank: int, body: Blob | None = None) -> ErrorRecord:
+        """Return what goes on to the plane, with the stored ``body``."""
+        return ErrorRecord(rank=rank, **self.model_dump(exclude={"body"}), body=body)
+
+
 class Recording(Record):
-    """The outcome of a call; ``body`` and ``error_body`` are files in the task's folder that the worker stores and removes."""
+    """The outcome of a call; bodies are files in the task's folder that the worker stores and removes."""
 
     kind: Literal["record"] = "record"
     call: int
@@ -36,12 +52,7 @@ class Recording(Record):
     began: float | None = None
     """When the call began on this rank, by the clock of its machine."""
     body: str | None = None
-    error_module: str = ""
-    error_qualname: str = ""
-    error_message: str = ""
-    error_traceback: str = ""
-    error_body: str | None = None
-    communication: bool = False
+    error: Raised | None = None
 
 
 class Recorded(Record):
@@ -52,17 +63,12 @@ class Recorded(Record):
 
 
 class Left(Record):
-    """The script ended on this rank after ``calls`` calls; ``error`` fields are set when it raised outside of a call."""
+    """The script ended on this rank after ``calls`` calls; ``error`` is set when it raised outside of a call."""
 
     kind: Literal["left"] = "left"
     calls: int
     exit_code: int
-    error_module: str = ""
-    error_qualname: str = ""
-    error_message: str = ""
-    error_traceback: str = ""
-    error_body: str | None = None
-    communication: bool = False
+    error: Raised | None = None
 
 
 class GoAhead(Record):

@@ -131,14 +131,13 @@ class Computation:
         self._record_error(error, body)
 
     def _record_error(self, error: BaseException, body: str | None) -> None:
-        fields = faults.describe(error, without_our_frames(error.__traceback__))
+        raised = faults.describe(error, without_our_frames(error.__traceback__))
         path = self._file("error")
-        written: str | None = None
         with contextlib.suppress(Exception):  # class and message travel by themselves
             outcome.record_error(error, path, self.walk.paths.caller_text)
-            written = str(path)
+            raised = raised.model_copy(update={"body": str(path)})
         status: OutcomeStatus = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        self.walk.link.record(self.number, status, began=self.began, body=body, error_body=written, **fields)
+        self.walk.link.record(self.number, status, began=self.began, body=body, error=raised)
 
     def _body(self, observation: Observation, returned: Any, collectives: bool) -> str | None:
         trainer = self.scene.trainer

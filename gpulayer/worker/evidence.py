@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 
-from gpulayer.spec.calls import ErrorRecord
 from gpulayer.spec.causes import Evidence
 from gpulayer.spec.rank_messages import Left
 
@@ -13,24 +12,17 @@ def of_left(node_rank: int, rank: int, left: Left, at: float) -> Evidence | None
     """Return what a rank's goodbye tells of a failure: the script raised, or asked for an exit code."""
     if left.exit_code == 0:
         return None
-    if not left.error_qualname:
+    error = left.error
+    if error is None:
         return _exited(node_rank, rank, left.exit_code, at)
-    error = ErrorRecord(
-        rank=rank,
-        module=left.error_module,
-        qualname=left.error_qualname,
-        message=left.error_message,
-        traceback=left.error_traceback,
-        communication=left.communication,
-    )
     return Evidence(
-        kind="communication" if left.communication else "exception",
+        kind="communication" if error.communication else "exception",
         node_rank=node_rank,
         rank=rank,
         at=at,
         exit_code=left.exit_code,
-        sentence=f"Rank {rank} raised {left.error_qualname}: {left.error_message}".rstrip(": "),
-        error=error,
+        sentence=f"Rank {rank} raised {error.qualname}: {error.message}".rstrip(": "),
+        error=error.record(rank),
     )
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpulayer.spec.calls import Arrival, ErrorRecord, Go, Outcome
+from gpulayer.spec.calls import Arrival, Go, Outcome
 from gpulayer.spec.causes import Evidence
 from gpulayer.spec.files import Blob
 from gpulayer.spec.rank_messages import (
@@ -184,27 +184,16 @@ class Relay:
                 self._reporter.send(RankProgress, progress=message.progress)
 
     def _store(self, rank: Rank, message: Recording) -> None:
-        body = self._put(message.body)
-        error = None
-        if message.status != "ok":
-            rank.failed_call = True
-            error = ErrorRecord(
-                rank=rank.rank,
-                module=message.error_module,
-                qualname=message.error_qualname,
-                message=message.error_message,
-                traceback=message.error_traceback,
-                body=self._put(message.error_body),
-                communication=message.communication,
-            )
+        error = message.error
+        rank.failed_call = rank.failed_call or message.status != "ok"
         outcome = Outcome(
             call=message.call,
             rank=rank.rank,
             status=message.status,
             at=time.time(),
             began=message.began,
-            body=body,
-            error=error,
+            body=self._put(message.body),
+            error=error and error.record(rank.rank, self._put(error.body)),
         )
         self._reporter.send(RankOutcome, outcome=outcome)
         rank.connection.send(Recorded(call=message.call))

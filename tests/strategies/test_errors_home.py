@@ -26,14 +26,7 @@ class Odd(ValueError):
 def home(error: BaseException, tmp_path: Path, **changes: Any) -> BaseException:
     path = tmp_path / "error"
     outcome.record_error(error, path)
-    told = faults.describe(error)
-    record = ErrorRecord(
-        rank=3,
-        module=told["error_module"],
-        qualname=told["error_qualname"],
-        message=told["error_message"],
-        traceback=told["error_traceback"],
-    )
+    record = faults.describe(error).record(rank=3)
     return outcome.rebuild_error(record.model_copy(update=changes), path)
 
 

@@ -167,9 +167,9 @@ def test_a_failed_call_never_returns_to_the_script(job: Job) -> None:
         trainer.fit(model, rows())
     assert left.value.args == (1,)
     (record,) = job.link.records
-    assert (record["status"], record["error_message"]) == ("failed", "('row', 3)")
-    assert record["error_qualname"].endswith("Broken")
-    assert "computing.py" not in record["error_traceback"]
+    assert (record["status"], record["error"].message) == ("failed", "('row', 3)")
+    assert record["error"].qualname.endswith("Broken")
+    assert "computing.py" not in record["error"].traceback
     body = outcome.load(record["body"])
     here, fresh = Bad(), pl.Trainer(logger=False, accelerator="cpu", enable_checkpointing=False)
     outcome.apply(body, outcome.Scene(fresh, here))
@@ -185,7 +185,7 @@ def test_an_interrupt_is_recorded_as_one(job: Job) -> None:
     job.go(0)
     with pytest.raises(Left):
         job.trainer().fit(Bad(), rows())
-    assert (job.link.records[0]["status"], job.link.records[0]["error_qualname"]) == ("interrupted", "KeyboardInterrupt")
+    assert (job.link.records[0]["status"], job.link.records[0]["error"].qualname) == ("interrupted", "KeyboardInterrupt")
 
 
 def _computed(job: Job) -> tuple[Net, str]:
@@ -444,4 +444,4 @@ def test_hooks_that_hang_do_not_keep_a_failure_from_being_told(job: Job, monkeyp
     job.go(0)
     with pytest.raises(Left):
         job.trainer(callbacks=[Hangs()]).fit(Bad(), rows())
-    assert (job.link.records[0]["status"], job.link.records[0]["error_message"]) == ("failed", "first")
+    assert (job.link.records[0]["status"], job.link.records[0]["error"].message) == ("failed", "first")

@@ -13,7 +13,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from gpulayer.errors import MessageTooLarge
-from gpulayer.spec.rank_messages import FROM_RANK, Hello, Left
+from gpulayer.spec.rank_messages import FROM_RANK, Hello, Left, Raised
 from gpulayer.transport import unix
 
 
@@ -32,10 +32,12 @@ def pair(tmp_path: Path) -> Iterator[tuple[unix.Connection, unix.Connection]]:
 def test_messages_arrive_as_they_were_sent(pair: tuple[unix.Connection, unix.Connection]) -> None:
     near, far = pair
     near.send(Hello(attempt=1, rank=3, pid=42))
-    near.send(Left(calls=2, exit_code=0, error_message="zwei\nZeilen \x1e ü"))
+    near.send(Left(calls=2, exit_code=0, error=Raised(module="m", qualname="E", message="zwei\nZeilen \x1e ü")))
     assert far.receive(FROM_RANK, 5) == Hello(attempt=1, rank=3, pid=42)
     assert far.pending
-    assert far.receive(FROM_RANK, 5) == Left(calls=2, exit_code=0, error_message="zwei\nZeilen \x1e ü")
+    assert far.receive(FROM_RANK, 5) == Left(
+        calls=2, exit_code=0, error=Raised(module="m", qualname="E", message="zwei\nZeilen \x1e ü")
+    )
 
 
 def test_a_path_longer_than_a_socket_address_works(tmp_path: Path) -> None:
@@ -105,7 +107,7 @@ def test_many_threads_send_whole_messages(pair: tuple[unix.Connection, unix.Conn
 
     def send(rank: int) -> None:
         for calls in range(20):
-            near.send(Left(calls=calls, exit_code=rank, error_message=text))
+            near.send(Left(calls=calls, exit_code=rank, error=Raised(module="m", qualname="E", message=text)))
 
     senders = [threading.Thread(target=send, args=(rank,)) for rank in range(4)]
     for sender in senders:
@@ -132,7 +134,7 @@ def test_messages_over_the_limit_are_refused_on_both_sides(
     near, far = pair
     monkeypatch.setattr(unix, "LONGEST_MESSAGE", 1000)
     with pytest.raises(MessageTooLarge):
-        near.send(Left(calls=0, exit_code=0, error_message="x" * 2000))
+        near.send(Left(calls=0, exit_code=0, error=Raised(module="m", qualname="E", message="x" * 2000)))
     os.write(near.fileno(), b"x" * 2000)
     with pytest.raises(MessageTooLarge):
         far.receive(TypeAdapter(dict[str, str]), 5)

@@ -29,7 +29,7 @@ HALF = '''
 import atexit, os, sys
 from pathlib import Path
 from gpulayer.spec.calls import Fingerprint, Go, Progress
-from gpulayer.spec.rank_messages import End
+from gpulayer.spec.rank_messages import End, Raised
 
 link = context = None
 count = 0
@@ -73,7 +73,7 @@ def call(script_status="ok"):
         globals()["upcoming"] = got = link.await_go()
         if isinstance(got, End): leave()
     else:
-        link.record(k, "failed", body=str(body), error_module="builtins", error_qualname="ValueError", error_message="no")
+        link.record(k, "failed", body=str(body), error=Raised(module="builtins", qualname="ValueError", message="no"))
         sys.exit(1)
 '''
 

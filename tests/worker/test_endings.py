@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulayer.spec.causes import Evidence
-from gpulayer.spec.rank_messages import Left
+from gpulayer.spec.rank_messages import Left, Raised
 from gpulayer.spec.records import Stop
 from gpulayer.spec.states import Reason, TaskState
 from gpulayer.worker import evidence, stopping
@@ -53,7 +53,7 @@ def test_a_clean_goodbye_is_no_evidence() -> None:
 
 @pytest.mark.parametrize(("communication", "kind"), [(False, "exception"), (True, "communication")])
 def test_an_exception_in_a_goodbye(communication: bool, kind: str) -> None:
-    left = Left(calls=1, exit_code=1, error_module="m", error_qualname="E", error_message="x", communication=communication)
+    left = Left(calls=1, exit_code=1, error=Raised(module="m", qualname="E", message="x", communication=communication))
     found = evidence.of_left(0, 3, left, 1.0)
 
     assert found is not None
