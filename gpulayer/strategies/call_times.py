@@ -29,8 +29,8 @@ def outside(job: JobRecord) -> Callable[[Artifact], bool]:
     spans = {machine: _spans(job, machine, machines) for machine in set(machines.values())}
 
     def is_outside(artifact: Artifact) -> bool:
-        found = spans.get(machines.get(int(artifact.path.partition("/")[0].removeprefix("node")), ""), [])
-        if not found or artifact.mtime < job.created_at:
+        found = spans.get(machines.get(int(artifact.path.partition("/")[0].removeprefix("node")), ""))
+        if found is None or artifact.mtime < job.created_at:
             return False
         return not any(span.began - _TICK_S <= artifact.mtime <= span.ended for span in found)
 

@@ -55,4 +55,7 @@ def test_nodes_of_one_machine_share_their_files_so_all_their_ranks_count() -> No
 
 def test_what_a_rank_did_not_tell_is_no_reason_to_leave_a_file_out() -> None:
     assert not call_times.outside(job(call(0, (None, 120.0), (None, 120.0))))(written(105.0))
-    assert not call_times.outside(job())(written(105.0))
+
+
+def test_what_a_job_wrote_that_came_to_no_call_is_its_scripts() -> None:
+    assert call_times.outside(job())(written(105.0))
