@@ -88,6 +88,16 @@ def test_what_a_lost_worker_holds_counts_for_placement_until_it_is_released(stor
         assert [each.info.id for each in workers.for_placement(db)] == [serving.id]
 
 
+def test_a_worker_is_lost_only_if_nobody_heard_it_since(store: Store) -> None:
+    info = registered(store, a_worker(), 1.0)
+    with store.write() as db:
+        workers.heard(db, info.id, 2.0)
+        assert not workers.lose(db, info.id, 1.0)
+        assert workers.lose(db, info.id, 2.0)
+        assert not workers.lose(db, info.id, 2.0)
+        assert workers.load(db, info.id).state == "lost"
+
+
 def test_registering_again_as_another_incarnation_disowns_the_tasks_of_the_former(store: Store) -> None:
     info = registered(store, a_worker())
     record = a_record()

@@ -72,7 +72,7 @@ def test_what_was_rolled_back_is_not_told(store: Store) -> None:
 
 def test_what_was_committed_before_a_failure_is_told(store: Store) -> None:
     told = heard(store)
-    with pytest.raises(ZeroDivisionError), store.writer:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), store.turn("job-1"):  # noqa: PT012
         a_queued(store)
         raise ZeroDivisionError
     assert len(told) == 1
@@ -82,7 +82,7 @@ def test_a_listener_may_write_and_is_called_in_no_lock(store: Store) -> None:
     told: list[bool] = []
 
     def elsewhere() -> None:
-        with store.writer, store.write() as db:
+        with store.turn("job-1"), store.write() as db:
             workers.heard(db, "wkr-1", 1.0)
 
     def on_change(_names: frozenset[str]) -> None:
@@ -91,7 +91,7 @@ def test_a_listener_may_write_and_is_called_in_no_lock(store: Store) -> None:
         other.join(10)
         told.append(other.is_alive())
 
-    with store.writer:
+    with store.turn("job-1"):
         store.listen(lambda names: None if names == {touched.ANYTHING} else on_change(names))
         a_queued(store)
         assert told == []

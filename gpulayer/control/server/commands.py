@@ -45,7 +45,7 @@ def refuse_unschedulable(record: JobRecord) -> JobRecord:
 
 def change(store: Store, job_id: str, decide: Decision, besides: Besides | None = None) -> JobRecord:
     """Apply a decision to a job; when another process wrote it meanwhile, decide anew on what it wrote."""
-    with store.writer:
+    with store.turn(job_id):
         while True:
             with store.read() as db:
                 old = jobs.load(db, job_id)

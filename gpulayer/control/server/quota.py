@@ -22,6 +22,7 @@ class Quota(NamedTuple):
 
 def within(db: Connection, job_id: str, lines: Sequence[LogLine], quota: Quota) -> Sequence[LogLine]:
     """Return what of ``lines`` is to be stored: what there is room for, then a line that says so, then nothing."""
+    log_chunks.in_turn(db, job_id)
     room = 0 if log_chunks.stored_bytes(db, job_id) >= quota.bytes else quota.lines - log_chunks.stored_count(db, job_id)
     if len(lines) <= room:
         return lines

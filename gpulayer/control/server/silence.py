@@ -49,9 +49,7 @@ class Silence:
         last = {name: self._last(name, at) for name, at in written.items()}
         for worker_id in leases.lost_workers(last, self._hearing.hearing_since, now, self._lease_s):
             with self._store.write() as db:
-                standing = workers.standing(db, worker_id)
-                if standing is not None and standing.state in workers.SERVING and standing.heard_at == written[worker_id]:
-                    workers.set_state(db, worker_id, "lost")
+                workers.lose(db, worker_id, written[worker_id])
         with self._store.read() as db:
             given_up = renewals.live_tasks_of_lost(db)
         for task in given_up:

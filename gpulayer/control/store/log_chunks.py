@@ -23,7 +23,7 @@ def append(db: Connection, job_id: str, lines: Sequence[LogLine]) -> int:
     """Store the lines that are above what is stored of their streams, as one chunk; returns how many those are."""
     if not lines:
         return 0
-    _in_turn(db, job_id)
+    in_turn(db, job_id)
     marks = _marks(db, job_id, {(line.attempt, line.node_rank) for line in lines})
     new: list[LogLine] = []
     moved: dict[_Stream, int] = {}
@@ -41,8 +41,11 @@ def append(db: Connection, job_id: str, lines: Sequence[LogLine]) -> int:
     return len(new)
 
 
-def _in_turn(db: Connection, job_id: str) -> None:
-    """Wait until no other transaction appends to the job: ids of chunks follow the order in which they are seen."""
+def in_turn(db: Connection, job_id: str) -> None:
+    """Wait until no other transaction appends to the job, and keep others waiting until this one ends.
+
+    So the ids of chunks follow the order in which they are seen, and what was read of the log is still so.
+    """
     query = select(log_sizes.c.job_id).where(log_sizes.c.job_id == job_id).with_for_update()
     if db.execute(query).first() is None:
         insert_missing(db, log_sizes, {"job_id": job_id, "lines": 0, "bytes": 0})

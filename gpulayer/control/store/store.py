@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,17 @@ _inherited: list[Any] = []
 """What a forked child inherited: kept for ever, since closing a connection here would reach for the parent's files."""
 
 
+_TURNS = 64
+"""Locks that stand for all subjects, where writers needn't queue."""
+
+
 class Store:
     """The database of one plane. Safe to use from many threads; not from a forked child, which is refused."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._writer = threading.RLock()
+        self._turns = [threading.RLock() for _ in range(_TURNS)]
         self._listeners: list[Listener] = []
         self._of_thread = threading.local()
         self._names: dict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -54,15 +59,12 @@ class Store:
                 self._database.tell(db, touched)
             told.update(touched)
 
-    @property
-    def writer(self) -> AbstractContextManager[None]:
-        """Held around read, decide and write, it spares the threads of one process their conflicts."""
-        self.own_process()  # the child's copy of the lock may be one that nobody will release
-        return self._turn()
-
     @contextmanager
-    def _turn(self) -> Iterator[None]:
-        with self._telling(), self._writer:
+    def turn(self, subject: str) -> Iterator[None]:
+        """Held around read, decide and write of one subject (a job's id), it spares a process's threads their conflicts."""
+        self.own_process()  # the child's copy of the lock may be one that nobody will release
+        lock = self._writer if self._database.one_writer else self._turns[hash(subject) % len(self._turns)]
+        with self._telling(), lock:
             yield
 
     def listen(self, listener: Listener) -> None:

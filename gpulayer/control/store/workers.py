@@ -41,8 +41,16 @@ def register(db: Connection, info: WorkerInfo, now: float) -> None:
 
 def set_state(db: Connection, worker_id: str, state: str) -> bool:
     """Move a worker to another state; False when it isn't registered or was in it."""
-    where = (workers.c.id == worker_id, workers.c.state != state)
-    moved = bool(db.execute(update(workers).where(*where).values(state=state)).rowcount)
+    return _move(db, worker_id, state, workers.c.state != state)
+
+
+def lose(db: Connection, worker_id: str, last_heard: float) -> bool:
+    """Give up a serving worker that was last heard at that time; False when it was heard again, by any server."""
+    return _move(db, worker_id, "lost", workers.c.state.in_(SERVING), workers.c.heard_at == last_heard)
+
+
+def _move(db: Connection, worker_id: str, state: str, *where: ColumnElement[bool]) -> bool:
+    moved = bool(db.execute(update(workers).where(workers.c.id == worker_id, *where).values(state=state)).rowcount)
     if moved:
         touched.note(db, worker_id, touched.QUEUE)
     return moved
