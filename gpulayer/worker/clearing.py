@@ -14,6 +14,8 @@ from gpulayer.worker import locks, prepare, processes
 from gpulayer.worker.layout import TaskFolders
 
 _PERIOD_S = 0.02
+SIBLINGS_S = 15.0
+"""How long who stores or removes a shared work folder waits for the others' processes."""
 
 
 def kill_marked(task: Path, timeout_s: float = 10.0) -> list[int]:
@@ -43,7 +45,7 @@ def await_free(paths: Iterable[Path], timeout_s: float) -> bool:
 def clear(order: Order, where: TaskFolders, siblings: Iterable[Path]) -> None:
     """Remove the folders of an ended task; a shared work folder goes with the task that tends it, after the others."""
     where.remove()
-    if prepare.tends(order) and await_free(siblings, timeout_s=0.0):
+    if prepare.tends(order) and await_free(siblings, SIBLINGS_S):
         shutil.rmtree(where.work, ignore_errors=True)
         for path in (where.baseline, prepare.marker(where)):
             path.unlink(missing_ok=True)

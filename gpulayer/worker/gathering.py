@@ -17,7 +17,6 @@ from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.reporter import Reporter
 
 _log = logging.getLogger(__name__)
-_SIBLINGS_S = 15.0
 
 
 class Gathering:
@@ -49,7 +48,7 @@ class Gathering:
 
     def store_last(self, siblings: Iterable[Path]) -> None:
         """Store the files that the task leaves, once no process writes into a shared folder any more."""
-        if self._scan is not None and not clearing.await_free(siblings, _SIBLINGS_S):
+        if self._scan is not None and not clearing.await_free(siblings, clearing.SIBLINGS_S):
             self.troubles.append("Other nodes of the job still wrote when its outputs were stored.")
         self._reporter.send(OutputsIndexed, manifest=self._manifest(None, final=True))
         if self._scan is not None:

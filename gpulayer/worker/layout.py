@@ -75,16 +75,28 @@ class TaskFolders:
 
 
 def folders(home: Path, shared: Path, order: Order) -> TaskFolders:
-    """Name the folders of a task (see ``Site``); the nodes of a job with calls share one work folder on a machine."""
-    attempt = f"{order.job_id}.{order.attempt}"
-    task = f"{attempt}.{order.node_rank}"
+    """Name the folders of a task (see ``Site``)."""
+    task = f"{order.job_id}.{order.attempt}.{order.node_rank}"
     root = home / "tasks" / task
     return TaskFolders(
         root=root,
-        work=shared / "work" / attempt if shares_work(order) else home / "work" / task,
+        work=_work(home, shared, order),
         lock=shared / "locks" / f"task-{task}",
         tmp=_short(root / "tmp"),
     )
+
+
+def _work(home: Path, shared: Path, order: Order) -> Path:
+    """Name the work folder, by docs/adr/0026-one-path-on-all-nodes.md.
+
+    Rank 0 tells the others where files are, so a gang's folder has one absolute path on all machines. On one machine the nodes
+    of a job with calls share it; those of another job have folders of their own, of which the first is that path.
+    """
+    attempt = f"{order.job_id}.{order.attempt}"
+    if order.num_workers == 1:
+        return home / "work" / attempt
+    at = 0 if shares_work(order) else order.node_rank - order.machine_rank
+    return shared / "work" / (f"{attempt}.{at}" if at else attempt)
 
 
 def _short(tmp: Path) -> Path:
@@ -99,6 +111,8 @@ def shares_work(order: Order) -> bool:
 
 
 def siblings(shared: Path, order: Order) -> list[Path]:
-    """Return the locks of the other tasks of this attempt that were on this machine."""
+    """Return the locks of the tasks on this machine that may write into the same work folder."""
+    if not shares_work(order):
+        return []
     locks_of_attempt = (shared / "locks").glob(f"task-{order.job_id}.{order.attempt}.*")
     return sorted(path for path in locks_of_attempt if path.suffix != f".{order.node_rank}")

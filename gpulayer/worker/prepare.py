@@ -18,6 +18,7 @@ from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.torchrun import CALL_FILE
 
 _LOOK_S = 0.02
+_FILL_S = 600.0
 RESULT_FILE = "result.json"
 
 
@@ -31,7 +32,7 @@ def prepare(order: Order, where: TaskFolders, plane: PatientPlane, stopped: Call
             _fill(order, where, plane)
             _mark_filled(where)
         else:
-            _await_filled(where, stopped)
+            _await_filled(order, where, stopped)
         _start_settings(order, where, plane)
         _inputs(order.spec.inputs, where.input)
         if isinstance(order.spec, FunctionJob):
@@ -90,8 +91,14 @@ def _mark_filled(where: TaskFolders) -> None:
     marker(where).touch()
 
 
-def _await_filled(where: TaskFolders, stopped: Callable[[], bool]) -> None:
+def _await_filled(order: Order, where: TaskFolders, stopped: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _FILL_S
     while not marker(where).exists() and not stopped():
+        if time.monotonic() > deadline:
+            raise PreparationFailed(
+                f"Node {order.machine_rank}, which is on the same machine, did not fill {where.work} in {_FILL_S:g} s.",
+                next_step="Workers of one machine that meet in a job must run as the same user.",
+            )
         time.sleep(_LOOK_S)
 
 

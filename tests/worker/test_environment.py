@@ -106,6 +106,27 @@ def test_a_job_hears_where_it_is() -> None:
     assert Calls.model_validate_json(found["GPULAYER_CALLS"]) == calls
 
 
+def work_of(node_rank: int, machine_rank: int, **fields: Any) -> str:
+    spec = DistributedJob(entrypoint="t.py", num_workers=3, **fields)
+    given = order(spec, node_rank=node_rank, machine_rank=machine_rank, num_workers=3)
+    return str(layout.folders(Path(f"/disk{node_rank}"), Path("/shared"), given).work)
+
+
+def test_a_gang_has_one_path_on_all_machines_and_the_nodes_of_a_script_share_it_on_each() -> None:
+    calls = Calls(root="/r", cwd="/r")
+    assert [work_of(node, machine, calls=calls) for node, machine in ((0, 0), (1, 0), (2, 2))] == ["/shared/work/job-1.2"] * 3
+
+
+def test_nodes_without_calls_have_folders_of_their_own_the_first_of_each_machine_at_that_path() -> None:
+    found = [work_of(node, machine) for node, machine in ((0, 0), (1, 0), (2, 2))]
+    assert found == ["/shared/work/job-1.2", "/shared/work/job-1.2.1", "/shared/work/job-1.2"]
+
+
+def test_a_job_of_one_node_works_on_its_workers_own_disk() -> None:
+    given = order(CommandJob(command=("x",)), node_rank=0, num_workers=1)
+    assert str(layout.folders(Path("/disk"), Path("/shared"), given).work) == "/disk/work/job-1.2"
+
+
 def test_a_long_home_gets_a_short_tmpdir() -> None:
     given = order(CommandJob(command=("x",)))
     deep = Path("/" + "d" * 90)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -192,9 +194,9 @@ def test_two_workers_with_folders_of_their_own_meet_in_one_job(
         "import torch, torch.distributed as dist\n"
         "dist.init_process_group('gloo')\n"
         "x = torch.ones(1); dist.all_reduce(x); print('sum', int(x), flush=True)\n"
+        "import os; open(f'rank{dist.get_rank()}', 'w').close()\n"
+        "print('in', os.environ['GPULAYER_OUTPUT_DIR'], flush=True)\n"
     )
-    import zipfile
-
     with zipfile.ZipFile(tmp_path / "bundle.zip", "w") as bundle:
         bundle.write(tmp_path / "train.py", "train.py")
     source = plane.put_blob(tmp_path / "bundle.zip").sha256
@@ -203,4 +205,8 @@ def test_two_workers_with_folders_of_their_own_meet_in_one_job(
         job = plane.submit(DistributedJob(entrypoint="train.py", num_workers=2, source=source, **REMOTE))
         found = ended(plane, job.id)
         assert found.state is JobState.SUCCEEDED, (found.sentence, [line.text for line in plane.lines(job.id)])
-    assert sorted(line.text for line in plane.lines(job.id) if line.rank is not None) == ["sum 2", "sum 2"]
+    where = f"in /tmp/gpulayer-{os.getuid()}/work/{job.id}.1"
+    said = [line.text for line in plane.lines(job.id) if line.rank is not None]
+    assert sorted(said) == [where, f"{where}.1", "sum 2", "sum 2"]  # both on one machine: see the first's path
+    assert sorted(each.path for each in plane.artifacts(job.id)) == ["node0/rank0", "node1/rank1"]
+    assert not list(Path(f"/tmp/gpulayer-{os.getuid()}/work").glob(f"{job.id}.*"))
