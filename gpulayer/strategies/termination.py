@@ -20,6 +20,8 @@ PATIENCE_S = 2.0
 """How long a rank may take to the place where all agree to end, before it is broken off wherever it is."""
 
 _GROUP_S = 2.0
+_AGREED = "_gpulayer_agreed"
+"""Marks the end that all ranks came to at one place: their hooks may still meet in collectives."""
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +71,7 @@ class Wish:
         by_peer = faults.tells_of_a_peer(error)
         if not self.asked or not (by_peer or isinstance(error, self._terminated)):
             return error
-        self.alone = self.alone or by_peer
+        self.alone = self.alone or not hasattr(error, _AGREED)
         if not self._by_user():
             return error
         meant = KeyboardInterrupt().with_traceback(error.__traceback__)
@@ -153,7 +155,9 @@ class _Agreement:
             self._trainer._signal_connector.received_sigterm = True
             with contextlib.suppress(Exception):
                 torch.distributed.barrier()
-            raise self._exception
+            agreed = self._exception()
+            setattr(agreed, _AGREED, True)
+            raise agreed
 
     def _is_collective(self) -> bool:
         distributed = torch.distributed.is_available() and torch.distributed.is_initialized()

@@ -48,8 +48,12 @@ def test_a_rank_among_others_takes_note_and_ends_with_them_before_the_next_batch
         trainer._signal_connector._sigterm_notifier_fn(15, None)  # type: ignore[arg-type]
     assert not trainer.received_sigterm
 
-    with pytest.raises(SIGTERMException):
+    with pytest.raises(SIGTERMException) as agreed:
         trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor()
+    wish = Asked(by_user=True).wish
+    wish.asked = True
+    assert isinstance(wish.meant_by(agreed.value), KeyboardInterrupt)
+    assert not wish.alone
 
     assert trainer.received_sigterm
     assert group.told == [0, 1]
@@ -159,12 +163,18 @@ def test_the_users_interrupt_is_what_hooks_see() -> None:
     wish = Asked(by_user=True).wish
     assert wish.meant_by(gone) is gone
     wish.asked = True
-    assert isinstance(wish.meant_by(SIGTERMException()), KeyboardInterrupt)
-    assert not wish.alone
     assert wish.meant_by(own) is own
+    assert not wish.alone
     meant = wish.meant_by(gone)
     assert isinstance(meant, KeyboardInterrupt)
     assert meant.__cause__ is gone
+    assert wish.alone
+
+
+def test_a_rank_that_left_its_loop_by_itself_waits_for_nobody() -> None:
+    wish = Asked(by_user=True).wish
+    wish.asked = True
+    assert isinstance(wish.meant_by(SIGTERMException()), KeyboardInterrupt)
     assert wish.alone
 
 
