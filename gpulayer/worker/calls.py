@@ -49,12 +49,14 @@ def due(order: Order, told: Told) -> list[Saying]:
     sayings: list[Saying] = []
     if order.stop is not None and order.stop.reason is Reason.CANCELLED_BY_USER and not told.interrupted:
         sayings.append(SayInterrupted())
+    awaited = False  # a caller that lets a call go and leaves at once is not heard to leave before that call has begun
     for view in sorted(order.calls, key=lambda view: view.call):
         if view.go is not None and view.call not in told.goes:
             sayings.append(SayGo(view.go))
         if view.go is not None and view.begun and view.call not in told.begins:
             sayings.append(SayBegin(view.call, view.go.state))
-    if order.caller_ended and not told.end:
+        awaited = awaited or (view.go is not None and not view.begun)
+    if order.caller_ended and not told.end and not awaited:
         sayings.append(SayEnd())
     return sayings
 
