@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from gpulayer.spec.base import Record
-from gpulayer.spec.files import Blob
+from gpulayer.spec.files import Blob, FileEntry
 
 FunctionName = Literal["fit", "validate", "test", "predict"]
 OutcomeStatus = Literal["ok", "failed", "interrupted"]
@@ -42,7 +42,8 @@ class Go(Record):
     """The caller's word that a call may begin, with the caller's settings for it.
 
     ``settings`` is a blob for the in-job half (paths, logger versions, random states). ``state_digest`` names the caller's
-    module tensors; if rank 0's differ, the plane asks for ``state`` and no rank begins before it is there.
+    module tensors; if rank 0's differ, the plane asks for ``state`` and no rank begins before it is there. ``checkpoint`` is
+    what the call loads, where other machines have it of the caller alone: one file, or a folder with its files.
     """
 
     fingerprint: Fingerprint
@@ -50,6 +51,7 @@ class Go(Record):
     state_digest: str = ""
     state: Blob | None = None
     earlier: tuple[EarlierCall, ...] = ()
+    checkpoint: tuple[FileEntry, ...] = ()
 
     @property
     def call(self) -> int:

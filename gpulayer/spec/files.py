@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import PurePosixPath
 from typing import Literal
 
 from gpulayer.spec.base import Record
@@ -84,3 +86,8 @@ class Checkpoint(Record):
     mode: Literal["min", "max"] | None = None
     """Whether a lower or a higher score is the better one."""
     removed: bool = False
+
+
+def inside(path: str) -> PurePosixPath:
+    """Return a relative path that stays below the folder that it is put into, whatever was written."""
+    return PurePosixPath(os.path.normpath("/" + path.lstrip("/"))).relative_to("/")

@@ -82,6 +82,8 @@ class GoAhead(Record):
     earlier: tuple[str | None, ...] = ()
     """Local files of the earlier calls' outcome bodies, in the order of ``go.earlier``."""
     earlier_errors: tuple[str | None, ...] = ()
+    checkpoint: str | None = None
+    """What the call loads, where the caller sent it: a local file or folder."""
 
 
 class Begin(Record):

@@ -114,12 +114,16 @@ def hide_bars(trainer: Any) -> None:
                 callback.disable()
 
 
-def checkpoint_path(asked: Any, settings: CallSettings, paths: PathMap) -> Any:
+def checkpoint_path(asked: Any, settings: CallSettings, paths: PathMap, sent: str | None = None) -> Any:
     """Return the ``ckpt_path`` to pass on: what the caller resolved, where the job has it.
 
     A path that the script passed stays as it is when it opens here. A file that lies only at the caller's own place (same
-    machine) is read there.
+    machine) is read there. What the caller ``sent`` counts where the job has not written the same path itself: another
+    machine's file of that name is another file.
     """
+    if sent is not None and settings.ckpt_path is not None:
+        place = paths.to_job(settings.ckpt_path)
+        return place if os.path.exists(place) else sent
     if isinstance(asked, str | os.PathLike) and os.path.exists(os.fspath(asked)):
         return asked
     callers = settings.ckpt_path

@@ -57,10 +57,10 @@ class CallSettings:
         return tuple(dict.fromkeys(folder for folder in found if folder))
 
 
-def collect(request: CallRequest, found: Found | None = None) -> bytes:
-    """Write the caller's settings for a call; ``found`` is the file to load where the caller has found it already."""
+def collect(request: CallRequest, found: Found | None = None) -> CallSettings:
+    """Take the caller's settings for a call; ``found`` is the file to load where the caller has found it already."""
     settings = take(request.trainer, request.ckpt_path if found is None else found.path, request.model_given)
-    return pack(replace(settings, ckpt_shown=None if found is None else found.shown))
+    return replace(settings, ckpt_shown=None if found is None else found.shown)
 
 
 def take(trainer: Any, ckpt_path: str | None, model_given: bool) -> CallSettings:

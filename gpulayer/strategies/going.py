@@ -6,6 +6,7 @@ import functools
 import io
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import torch
 
 from gpulayer.plane import Plane
 from gpulayer.spec.calls import EarlierCall, Go
+from gpulayer.spec.files import FileEntry
 from gpulayer.strategies import call_settings, digest, fingerprint, names, outcome, random_start
 from gpulayer.strategies.job_spec import Source
 from gpulayer.strategies.outcome import Scene
@@ -31,6 +33,10 @@ def go(
     number: int, request: CallRequest, source: Source, plane: Plane, earlier: tuple[EarlierCall, ...], found: Found | None
 ) -> Go:
     """Describe call ``number`` with the caller's settings for it; ``found`` is what ``resume.resolve`` did."""
+    settings = call_settings.collect(request, found)
+    sent = () if request.options.target == "local" else _checkpoint(settings.ckpt_path, plane)
+    if sent and settings.ckpt_shown is None:
+        settings = replace(settings, ckpt_shown=settings.ckpt_path)
     return Go(
         fingerprint=fingerprint.take(
             call=number,
@@ -40,10 +46,20 @@ def go(
             model=request.model,
             ckpt_path=fingerprint.relative(request.ckpt_path, str(source.root), os.path.abspath),
         ),
-        settings=plane.put_blob(call_settings.collect(request, found)),
+        settings=plane.put_blob(call_settings.pack(settings)),
         state_digest="" if request.model is None else digest.of_state(request.model),
         earlier=earlier,
+        checkpoint=sent,
     )
+
+
+def _checkpoint(path: str | None, plane: Plane) -> tuple[FileEntry, ...]:
+    """Store a checkpoint of this machine, a file or a folder, for machines that may have none at its path."""
+    if path is None or "://" in path or not os.path.exists(path):
+        return ()
+    top = Path(path)
+    files = [top] if top.is_file() else sorted(file for file in top.rglob("*") if file.is_file())
+    return tuple(FileEntry(path=file.relative_to(top.parent).as_posix(), blob=plane.put_blob(file)) for file in files)
 
 
 def state(model: torch.nn.Module) -> bytes:

@@ -135,7 +135,7 @@ class InJobLauncher:
             if number < ahead.go.call:
                 return self._answer(ahead, number, scene)
             asked = bound.arguments.get("ckpt_path")
-            bound.arguments["ckpt_path"] = adoption.checkpoint_path(asked, ahead.settings, self._walk.paths)
+            bound.arguments["ckpt_path"] = adoption.checkpoint_path(asked, ahead.settings, self._walk.paths, ahead.checkpoint)
             adoption.adopt(trainer, ahead.settings, self._walk.paths)
             adoption.hide_bars(trainer)
             termination.agree_between_batches(trainer, self._namespace)

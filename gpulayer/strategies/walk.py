@@ -30,6 +30,7 @@ class Ahead:
     settings: CallSettings
     earlier: tuple[str | None, ...]
     earlier_errors: tuple[str | None, ...]
+    checkpoint: str | None = None
 
     def answer(self, number: int) -> tuple[EarlierCall, Path | None, Path | None]:
         """Return the record of an earlier call: what is known of it, its outcome's file and its error's."""
@@ -100,7 +101,7 @@ class Walk:
     def _read(self, message: GoAhead) -> Ahead:
         settings = CallSettings() if message.settings is None else call_settings.unpack(Path(message.settings))
         self.paths = between_with(self.paths, settings)
-        return Ahead(Go.model_validate_json(message.go), settings, message.earlier, message.earlier_errors)
+        return Ahead(Go.model_validate_json(message.go), settings, message.earlier, message.earlier_errors, message.checkpoint)
 
     def begin(self, fingerprint: Fingerprint, state_digest: str) -> Begin:
         """Say that this rank stands at a call, and wait until all do."""

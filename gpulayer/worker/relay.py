@@ -14,7 +14,7 @@ from typing import Any
 
 from gpulayer.spec.calls import Arrival, Go, Outcome
 from gpulayer.spec.causes import Evidence
-from gpulayer.spec.files import Blob
+from gpulayer.spec.files import Blob, FileEntry, inside
 from gpulayer.spec.rank_messages import (
     FROM_RANK,
     Announce,
@@ -284,7 +284,18 @@ class Relay:
             settings=self._local(go.settings),
             earlier=tuple(self._local(earlier.outcome) for earlier in go.earlier),
             earlier_errors=tuple(self._local(earlier.error.body if earlier.error else None) for earlier in go.earlier),
+            checkpoint=self._local_tree(go.checkpoint, self._where.bodies / f"checkpoint-{go.call}"),
         )
+
+    def _local_tree(self, entries: tuple[FileEntry, ...], folder: Path) -> str | None:
+        """Return the file or folder of which ``entries`` are the files, fetched once."""
+        if not entries:
+            return None
+        for entry in entries:
+            place = folder / inside(entry.path)
+            if not place.exists():
+                self._plane.fetch_blob(entry.blob.sha256, place)
+        return str(folder / inside(entries[0].path).parts[0])
 
     def _local(self, blob: Blob | None) -> str | None:
         """Return a blob as a file in the task's folder, fetched once."""

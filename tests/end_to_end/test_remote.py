@@ -157,8 +157,10 @@ def test_a_remote_fit_equals_torchrun(fleet: Fleet, folder: Path, tmp_path: Path
 
 def test_another_job_goes_on_from_a_jobs_checkpoint(fleet: Fleet, folder: Path) -> None:
     first, job_id = run(fleet, folder, "remote.py", JOB=SEEDED, MAX_EPOCHS="1", DEVICES="1")
-    again, _ = run(fleet, folder, "remote.py", f"gpulayer://{job_id}/last", JOB=SEEDED, MAX_EPOCHS="2", DEVICES="1")
+    again, next_id = run(fleet, folder, "remote.py", f"gpulayer://{job_id}/last", JOB=SEEDED, MAX_EPOCHS="2", DEVICES="1")
     assert again["counts"] == [2, 2 * first["counts"][1]]
+    with closing(fleet.plane()) as plane:  # read where the worker put what was sent: other machines have no file of ours
+        assert any("/checkpoint-0/" in line.text for line in plane.lines(next_id))
 
 
 def test_a_variable_that_was_not_forwarded_is_named(fleet: Fleet, folder: Path) -> None:
