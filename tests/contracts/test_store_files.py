@@ -123,6 +123,17 @@ def test_only_blobs_that_nothing_refers_to_are_collected(store: Store) -> None:
         assert blobs.touched_at(db, loose.sha256) is None
 
 
+def test_a_large_file_and_an_exact_time_are_kept(store: Store) -> None:
+    large, moment = a_blob("large").model_copy(update={"size": 5 * 1024**4}), 1764459512.123456
+    entry = FileEntry(path="a", blob=large, mtime=moment)
+    with store.write() as db:
+        blobs.keep(db, large, moment)
+        files.keep_manifest(db, Manifest(job_id="job-1", attempt=1, node_rank=0, entries=(entry,)))
+    with store.read() as db:
+        [found] = files.of_attempt(db, "job-1", 1)
+        assert (found.blob, found.mtime, blobs.touched_at(db, large.sha256)) == (large, moment, moment)
+
+
 def test_files_of_a_deleted_checkpoint_are_collected_but_never_the_newest(store: Store) -> None:
     job = a_running_gang(store)
     for serial, path in ((1, "a.ckpt"), (2, "b.ckpt")):

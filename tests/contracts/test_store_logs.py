@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpulayer.control.store import log_chunks
+from gpulayer.control.store import jobs, log_chunks
 from gpulayer.control.store.store import Store
 from gpulayer.spec.logs import LogLine
 from tests.control.given import some_lines
@@ -56,3 +56,18 @@ def test_a_cursor_is_the_last_chunk_that_was_read(store: Store) -> None:
     assert texts(store, after=seen) == []
     append(store, some_lines("job-1", ["b"], first=1))
     assert texts(store, after=seen) == ["b"]
+
+
+def test_how_much_is_stored_is_told_and_goes_with_the_job(store: Store) -> None:
+    with store.write() as db:
+        assert log_chunks.stored_bytes(db, "job-1") == 0
+        assert log_chunks.append(db, "job-1", []) == 0
+        assert log_chunks.append(db, "job-1", some_lines("job-1", ["a", "b"])) == 2
+        once = log_chunks.stored_bytes(db, "job-1")
+        assert log_chunks.append(db, "job-1", some_lines("job-1", ["a", "b"])) == 0
+        assert log_chunks.stored_bytes(db, "job-1") == once > 0
+        assert log_chunks.append(db, "job-1", some_lines("job-1", ["a", "b", "c"])) == 1
+        assert log_chunks.stored_bytes(db, "job-1") > once
+        assert log_chunks.stored_count(db, "job-1") == 3
+        jobs.forget(db, "job-1")
+        assert log_chunks.stored_bytes(db, "job-1") == 0
