@@ -31,6 +31,13 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--max-blob-gb", type=click.FloatRange(min=0.001), default=1000.0, show_default=True, help="Of one file.")
 @click.option("--max-log-lines", type=click.IntRange(min=1), default=10_000_000, show_default=True, help="Kept of one job.")
 @click.option("--max-log-gb", type=click.FloatRange(min=0.001), default=1.0, show_default=True, help="Kept of one job, packed.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Of its log.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object when it is ready.")
 def start(
     host: str,
@@ -45,18 +52,18 @@ def start(
     max_blob_gb: float,
     max_log_lines: int,
     max_log_gb: float,
+    log_level: str,
     as_json: bool,
 ) -> None:
     """Serve a plane until SIGTERM or Ctrl-C. Its log goes to stderr, a JSON object a line."""
     from gpulayer.control.server import journal, starting
     from gpulayer.control.server.quota import Quota
 
-    found = settings.read()
-    journal.begin(found.log_level)
+    journal.begin(log_level)
     options = starting.Options(
         host=host,
         port=port,
-        data=(data or found.home / "server").absolute(),
+        data=(data or settings.read().home / "server").absolute(),
         database=database,
         artifacts=artifacts,
         tls_cert=tls_cert,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -16,10 +17,10 @@ def serve(tmp_path: Path, home: Path) -> Iterator[Serve]:
     """Start servers: ``serve("--lease-s", "3")``, ``serve(data=..., database=...)``."""
     made: list[Server] = []
 
-    def start(*options: str, data: Path | None = None, database: str | None = None, port: int = 0) -> Server:
+    def start(*options: str, data: Path | None = None, port: int = 0, **given: Any) -> Server:
         folder = data or tmp_path / f"server{len(made)}"
         folder.mkdir(exist_ok=True)
-        made.append(Server(folder, *options, database=database))
+        made.append(Server(folder, *options, **given))
         return made[-1].start(port)
 
     yield start

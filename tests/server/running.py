@@ -24,28 +24,32 @@ START_S = 60.0
 class Server:
     """One ``gpulayer server start``, on a free port of loopback unless told otherwise; it can be killed and started again."""
 
-    def __init__(self, data: Path, *options: str, database: str | None = None) -> None:
+    def __init__(self, data: Path, *options: str, database: str | None = None, open_files: int | None = None) -> None:
         self.data = data
         self.database = database or f"sqlite:///{data / 'plane.db'}"
         self.url = ""
         self.told: dict[str, Any] = {}
         self._options = options
+        self._open_files = open_files
+        self._log = data / "log"
         self._process: subprocess.Popen[str] | None = None
         self._tokens: dict[str, str] = {}
 
     def start(self, port: int = 0) -> Server:
         """Start it and wait until it says that it answers."""
-        self._process = subprocess.Popen(self.arguments(port), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with self._log.open("w") as log:  # a pipe that nobody reads would stop it once it is full
+            self._process = subprocess.Popen(self.arguments(port), stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        assert line, self._process.communicate()[1]
+        assert line, self.ended()[1]
         self.told = json.loads(line)
         self.url = self.told["url"]
         return self
 
     def arguments(self, port: int = 0) -> list[str]:
+        limited = ["prlimit", f"--nofile={self._open_files}"] if self._open_files else []
         given = ["--port", str(port), "--data", str(self.data), "--database", self.database, "--json", *self._options]
-        return [sys.executable, "-m", "gpulayer", "server", "start", *given]
+        return [*limited, sys.executable, "-m", "gpulayer", "server", "start", *given]
 
     @property
     def port(self) -> int:
@@ -77,9 +81,9 @@ class Server:
     def ended(self) -> tuple[int, str]:
         """Wait for its end; return its status and its log."""
         assert self._process is not None
-        _, log = self._process.communicate(timeout=START_S)
+        self._process.communicate(timeout=START_S)
         status, self._process = self._process.returncode, None
-        return status, log
+        return status, self._log.read_text()
 
     def stop(self) -> tuple[int, str]:
         """End it in good order."""

@@ -17,6 +17,7 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
+from gpulayer.control.server.connection import IDLE_S, connection_class
 from gpulayer.control.server.tls import Tls
 from gpulayer.errors import ServerRefused
 
@@ -100,12 +101,12 @@ def serve(
     """Answer until SIGTERM or SIGINT; ``on_stop`` is called as soon as one came, and must not wait."""
     config = uvicorn.Config(
         app,
+        http=connection_class(raise_open_files()),
         log_config=None,
         access_log=False,
         lifespan="off",
         server_header=False,
-        limit_concurrency=raise_open_files(),
-        timeout_keep_alive=75,
+        timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=FINISH_S,
         ssl_certfile=tls.cert_path if tls else None,
         ssl_keyfile=tls.key_path if tls else None,
