@@ -27,6 +27,8 @@ def worker_facts(worker: WorkerRecord) -> dict[str, object]:
         "origin": info.origin,
         "owner": info.owner,
         "labels": info.labels,
+        "slots": info.slots,
+        "address": info.capabilities.advertise_address,
         "machine": info.capabilities.hostname,
         "cpus": info.capabilities.cpus,
         "memory_gb": info.capabilities.memory_gb,
@@ -53,7 +55,7 @@ def ls(form: Form) -> None:
     """List the workers of this plane."""
     with opened() as plane:
         found = plane.workers()
-    nothing = "No workers now: local ones come with a job and leave with the program that asked for them."
+    nothing = "No workers now: local ones come with a job and leave with it; `gpulayer worker start` is one that stays."
     print_list(found, form, facts=worker_facts, columns=COLUMNS, nothing=nothing)
 
 
@@ -72,7 +74,10 @@ def show(worker_id: str, form: Form) -> None:
         "name": worker.info.name,
         "state": worker.state,
         "origin": worker.info.origin,
+        "labels": ", ".join(f"{key}={value}" for key, value in sorted(worker.info.labels.items())),
+        "slots": worker.info.slots,
         "machine": worker.info.capabilities.hostname,
+        "address": _reached_at(worker),
         "python": worker.info.capabilities.python,
         "cpus": worker.info.capabilities.cpus,
         "memory": f"{worker.info.capabilities.memory_gb:.1f} GB",
@@ -102,6 +107,11 @@ def rm(worker_id: str) -> None:
         worker = the_one(plane.workers(), worker_id)
         plane.remove_worker(worker.info.id)
     click.echo(worker.info.id)
+
+
+def _reached_at(worker: WorkerRecord) -> str:
+    can = worker.info.capabilities
+    return " ".join(filter(None, (can.advertise_address, can.interface and f"({can.interface})")))
 
 
 def the_one(workers: list[WorkerRecord], wanted: str) -> WorkerRecord:

@@ -81,10 +81,7 @@ class Agent:
         while not self._leaving.is_set():
             asked = clock()
             try:
-                orders = self._site.plane.orders(self._site.me.id, seen=seen, timeout_s=self._lease.poll_s)
-            except WorkerNotFound:
-                self.register()
-                continue
+                orders = self._ask(seen)
             except Exception as trouble:
                 if self._leaving.is_set():
                     return
@@ -97,6 +94,13 @@ class Agent:
             self._pass_lease_on()
             seen = orders.version
             self._follow(orders)
+
+    def _ask(self, seen: int) -> Orders:
+        try:
+            return self._site.plane.orders(self._site.me.id, seen=seen, timeout_s=self._lease.poll_s)
+        except WorkerNotFound:  # a plane that lost its memory
+            self.register()
+            return self._site.plane.orders(self._site.me.id, seen=0)
 
     def leave(self) -> None:
         """Take no further orders."""

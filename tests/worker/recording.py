@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from gpulayer.errors import PlaneUnreachable, SecretNotFound
+from gpulayer.errors import PlaneUnreachable, SecretNotFound, WorkerNotFound
 from gpulayer.spec.base import new_id
 from gpulayer.spec.calls import Arrival, CallView, Go, Outcome
 from gpulayer.spec.files import Blob
@@ -93,6 +93,12 @@ class RecordingPlane:
                 setattr(self, name, value)
             self._touch()
 
+    def forget_workers(self) -> None:
+        """Know no worker any more, as a plane that was set up anew."""
+        with self._changed:
+            self._workers.clear()
+            self._touch()
+
     def stop(self, reason: Reason = Reason.CANCELLED_BY_USER, grace_s: float = 5.0, kill: bool = False) -> None:
         self.change(wish=Stop(reason=reason, grace_s=grace_s, kill=kill))
 
@@ -109,6 +115,7 @@ class RecordingPlane:
 
     def register(self, info: WorkerInfo) -> WorkerRecord:
         with self._changed:
+            self._be_there()
             self._workers.append(info.id)
             self._touch()
         return WorkerRecord(info=info)
@@ -122,6 +129,8 @@ class RecordingPlane:
             if self.closed:
                 raise RuntimeError("closed")
             self._be_there()
+            if worker_id not in self._workers:
+                raise WorkerNotFound("It is not known.")
             given = self._orders(self._workers.index(worker_id))
             return Orders(version=self._version, orders=given, lease_s=self.lease_s)
 

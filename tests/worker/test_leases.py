@@ -87,6 +87,20 @@ def test_a_worker_whose_plane_knows_by_locks_that_it_lives_has_no_lease(fleet: F
     assert plane.wait_ended()[0].state is TaskState.SUCCEEDED
 
 
+def test_a_worker_that_the_plane_forgot_registers_again_and_its_task_goes_on(fleet: Fleet, tmp_path: Path) -> None:
+    plane = RecordingPlane(shell(f"echo up; {signals(tmp_path / 'go')}"))
+    fleet(plane, leased=True)
+    plane.wait_for(lambda: "up" in plane.text())
+
+    plane.change(away=True)
+    plane.forget_workers()
+    plane.wait_for(lambda: plane.refused > 1)
+    plane.change(away=False)
+    (tmp_path / "go").touch()
+
+    assert plane.wait_ended()[0].state is TaskState.SUCCEEDED
+
+
 def test_the_guard_of_a_halted_worker_kills_when_the_lease_has_passed(tmp_path: Path) -> None:
     guard = Guarded(tmp_path / "guard.log", lambda: None)
     try:
