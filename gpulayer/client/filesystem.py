@@ -74,7 +74,8 @@ class GPULayerFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec sh
             _refuse_writing(path)
         blob = self._file(path).blob
         opened = self._plane().open_blob(blob.sha256)
-        return _Reader(opened, blob.size) if isinstance(opened, io.BufferedReader) else opened
+        plain = isinstance(opened, io.BufferedReader) and not hasattr(opened, "size")
+        return _Reader(opened, blob.size) if plain else opened
 
     def get_file(self, rpath: str, lpath: str, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **options: Any) -> None:
         if outfile is not None or not isinstance(lpath, str | os.PathLike):

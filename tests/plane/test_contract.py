@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gpulayer.client.filesystem import GPULayerFileSystem
 from gpulayer.errors import BlobNotFound, InvalidJob, JobNotFound, NotFound, PlaneFromChild, Unschedulable, WorkerNotFound
 from gpulayer.plane import Plane
 from gpulayer.spec.calls import Fingerprint, Go
@@ -212,6 +213,23 @@ def test_the_files_and_checkpoints_of_a_job_are_listed(plane: Plane, worker: Wor
     assert [(each.path, each.blob) for each in plane.artifacts(job.id)] == [("node0/a/b", blob)]
     assert plane.artifacts(job.id, attempt=7) == []
     assert [each.path for each in plane.checkpoints(job.id)] == ["last.ckpt"]
+
+
+def test_a_jobs_files_are_read_through_their_urls(plane: Plane, worker: WorkerInfo, tmp_path: Path) -> None:
+    job = plane.submit(a_command())
+    begin(plane, worker, job)
+    data = os.urandom(5 * 1024 * 1024)
+    entries = (FileEntry(path="a/b", blob=plane.put_blob(data)),)
+    manifest = Manifest(job_id=job.id, attempt=1, node_rank=0, entries=entries, final=True)
+    plane.report(OutputsIndexed(**saying(worker, job), manifest=manifest))
+    files = GPULayerFileSystem(plane=plane, skip_instance_cache=True)
+    with files.open(f"{job.id}/node0/a/b") as opened:
+        assert opened.size == len(data)
+        opened.seek(4_500_000)
+        assert opened.read(10) == data[4_500_000:4_500_010]
+    assert files.cat_file(f"{job.id}/node0/a/b", start=-3) == data[-3:]
+    files.get(f"{job.id}/node0/", str(tmp_path / "got"), recursive=True)
+    assert (tmp_path / "got" / "a" / "b").read_bytes() == data
 
 
 # --- blobs ---------------------------------------------------------------------------------------------------------------
