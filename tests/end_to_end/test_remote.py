@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from tests.end_to_end.processes import wait_for
 from tests.server.running import Server
 
 PROGRAMS = Path(__file__).parent / "programs"
+INTERRUPTED = 130
 GPULAYER = (sys.executable, "-m", "gpulayer")
 
 
@@ -31,11 +35,12 @@ class Fleet:
     """A server and workers at it."""
 
     def __init__(self, folder: Path, count: int) -> None:
-        self.server = Server(folder).start()
         self._workers: list[subprocess.Popen[bytes]] = []
         self._folder = folder
-        for at in range(count):
-            self._join(f"box-{at}")
+        with self._home():
+            self.server = Server(folder).start()
+            for at in range(count):
+                self._join(f"box-{at}")
 
     def _join(self, name: str) -> None:
         token = self._folder / f"{name}.token"
@@ -59,6 +64,20 @@ class Fleet:
         with closing(self.plane()) as plane:
             wait_for(lambda: len(plane.workers()) == len(self._workers), within=60, what="the workers register")
 
+    def restart(self) -> None:
+        """Kill the server, and start it anew at the same address."""
+        port = self.server.port
+        self.server.kill()
+        with self._home():
+            self.server.start(port)
+
+    @contextmanager
+    def _home(self) -> Iterator[None]:
+        """What runs for longer than one test has a home of its own."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GPULAYER_HOME", str(self._folder / "home"))
+            yield
+
     def said(self) -> str:
         return "\n".join(path.read_text(errors="replace") for path in sorted(self._folder.glob("*.log")))
 
@@ -77,10 +96,7 @@ class Fleet:
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """A server with two workers for the tests of this file."""
-    folder = tmp_path_factory.mktemp("fleet")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPULAYER_HOME", str(folder / "home"))
-        made = Fleet(folder, 2)
+    made = Fleet(tmp_path_factory.mktemp("fleet"), 2)
     try:
         made.wait_until_up()
         yield made
@@ -220,6 +236,58 @@ def test_commands_functions_and_scripts_run_there(fleet: Fleet, folder: Path) ->
     (folder / "ranks.py").write_text("import os\nprint('rank', os.environ['RANK'])\n")
     done = gpulayer(fleet, folder, "launch", "ranks.py", "--num-workers", "2")
     assert sorted(done.stdout.splitlines()) == ["[rank0] rank 0", "[rank1] rank 1"], done.stderr
+
+
+def test_a_person_who_interrupts_is_asked_and_may_leave_the_job(fleet: Fleet, folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen(
+        [*GPULAYER, "run", "--name", "asked", "--", "sh", "-c", "echo up; exec sleep 600"],
+        cwd=folder,
+        env=caller_environment(fleet, folder),
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+    )
+    os.close(theirs)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "up\n"
+    running.send_signal(signal.SIGINT)
+    said = read_until(ours, "[l]eave it running")
+    os.write(ours, b"l\n")
+    said += read_until(ours, "goes on")
+    assert running.wait(30) == INTERRUPTED, said
+    running.stdout.close()
+    os.close(ours)
+    with closing(fleet.plane()) as plane:
+        (job,) = (job for job in plane.jobs() if job.spec.name == "asked")
+        assert job.state is JobState.RUNNING
+        plane.cancel(job.id, kill=True)
+        assert ended(plane, job.id).state is JobState.CANCELLED
+
+
+def read_until(terminal: int, words: str) -> str:
+    said = ""
+    deadline = time.monotonic() + 60
+    while words not in said:
+        assert time.monotonic() < deadline, said
+        if select.select([terminal], [], [], 1.0)[0]:
+            said += os.read(terminal, 4096).decode()
+    return said
+
+
+def test_a_server_that_is_killed_and_started_again_is_not_seen(fleet: Fleet, folder: Path) -> None:
+    command = [*GPULAYER, "run", "--", "sh", "-c", "echo up; while [ ! -e goes ]; do sleep 0.1; done; echo done"]
+    command[-1] = command[-1].replace("goes", str(folder / "goes"))
+    running = subprocess.Popen(
+        command, cwd=folder, env=caller_environment(fleet, folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "up\n"
+    fleet.restart()
+    (folder / "goes").touch()
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, out) == (0, "done\n"), err
 
 
 def test_a_job_may_be_left_to_the_plane(fleet: Fleet, folder: Path) -> None:
