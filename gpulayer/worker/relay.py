@@ -209,15 +209,12 @@ class Relay:
     def _on_left(self, rank: Rank, message: Left) -> None:
         rank.left = message
         rank.calls = max(rank.calls, message.calls)
-        self._say_gone(rank)
-        found = None if rank.failed_call else evidence.of_left(self._order.node_rank, rank.rank, message, time.time())
-        if found is not None:
-            self._on_fault(found)
-
-    def _say_gone(self, rank: Rank) -> None:
         if self._order.spec.calls is not None:
             gone = Arrival(rank=rank.rank, call=rank.calls, fingerprint=None, at=time.time())
             self._reporter.send(RankArrived, arrival=gone)
+        found = None if rank.failed_call else evidence.of_left(self._order.node_rank, rank.rank, message, time.time())
+        if found is not None:
+            self._on_fault(found)
 
     def _keep(self, rank: Rank, message: Announce) -> None:
         into = self._where.kept / f"{rank.rank}.{message.serial}"
