@@ -74,8 +74,9 @@ class GPULayerFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec sh
             _refuse_writing(path)
         blob = self._file(path).blob
         opened = self._plane().open_blob(blob.sha256)
-        plain = isinstance(opened, io.BufferedReader) and not hasattr(opened, "size")
-        return _Reader(opened, blob.size) if plain else opened
+        if hasattr(opened, "size") or not isinstance(opened, io.BufferedReader):
+            return opened
+        return _Reader(opened, blob.size)
 
     def get_file(self, rpath: str, lpath: str, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **options: Any) -> None:
         if outfile is not None or not isinstance(lpath, str | os.PathLike):
