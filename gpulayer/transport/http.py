@@ -39,6 +39,10 @@ FIRST_PATIENCE_S = 3.0
 PATIENCE_S = 20.0
 """How long a plane that answered before is asked again: a restart is not seen by its callers."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+_TRUST = (
+    "Give the token whole, as it was printed: it ends in the fingerprint of a certificate that a plane made itself."
+    " Or name who vouches for it with GPULAYER_CA_CERT."
+)
 _BUSY = (429, 503)
 _BROKEN_ON_THE_WAY = (502, 504)
 
@@ -211,14 +215,17 @@ class Http:
         try:
             answer = self._client.send(request, stream=stream)
         except httpx.RequestError as cause:
-            raise self._unreachable(_in_words(cause), final=_is_distrust(cause)) from cause
+            if _is_distrust(cause):
+                raise self._unreachable(_in_words(cause), next_step=_TRUST, final=True) from cause
+            raise self._unreachable(_in_words(cause)) from cause
         except RuntimeError as cause:  # httpx's word for a client that another thread closed meanwhile
             raise self._unreachable(str(cause), final=True) from cause
         self._heard = True
         return answer
 
-    def _unreachable(self, why: str, *, final: bool = False) -> PlaneUnreachable:
-        return PlaneUnreachable(f"The plane at {self.url} can't be reached: {why}.", url=str(self.url), final=final)
+    def _unreachable(self, why: str, *, next_step: str | None = None, final: bool = False) -> PlaneUnreachable:
+        sentence = f"The plane at {self.url} can't be reached: {why}."
+        return PlaneUnreachable(sentence, next_step=next_step, url=str(self.url), final=final)
 
     def _raise_for(self, answer: httpx.Response, accept: tuple[int, ...]) -> None:
         if answer.is_success or answer.status_code in accept:
