@@ -12,6 +12,7 @@ from gpulayer.transport.http import Http
 
 RENEW_S = 20.0
 """How often a caller is heard, unless a job of its gives it up sooner."""
+_LAST_WORD_S = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -46,6 +47,7 @@ class Presence:
         with self._starting:
             if self._thread is None:
                 return
+        self._thread.join(_LAST_WORD_S)  # a renewal on its way would arrive after the goodbye
         try:
             self._http.ask("DELETE", self._path, accept=(404,))
         except GPULayerError as trouble:
