@@ -28,14 +28,10 @@ def renew(store: Store, worker_id: str, now: float) -> None:
             workers.heard(db, worker_id, now)
 
 
-def revive(store: Store, worker_id: str, incarnation: str) -> bool:
-    """Let a worker that was given up for lost serve again, now that it is heard; True when it had been."""
-    with store.read() as db:
-        standing = workers.standing(db, worker_id)
-    if standing is None or standing.state != "lost" or incarnation not in ("", standing.incarnation):
-        return False
+def revive(store: Store, worker_id: str) -> None:
+    """Let a worker that was given up for lost serve again, now that it is heard."""
     with store.write() as db:
-        return workers.set_state(db, worker_id, "online")
+        workers.revive(db, worker_id)
 
 
 def drain(store: Store, worker_id: str) -> None:

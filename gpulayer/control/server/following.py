@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sqlalchemy import Connection
 
@@ -45,10 +45,20 @@ def _news(db: Connection, job_id: str, cursor: Cursor, newest: int) -> News:
 class OrdersLook:
     """Looks whether a worker's orders differ from the version it has; reads jobs only when one was written.
 
-    With a ``lease_s``, a worker that was lost goes on when it is heard again; another ``incarnation`` of it is fenced.
+    With a ``lease_s``, a worker that was lost is not fenced: ``on_lost`` lets it serve again, as it has just been heard.
+    Another ``incarnation`` of it is.
     """
 
-    def __init__(self, store: Store, worker_id: str, seen: int, *, lease_s: float | None = None, incarnation: str = "") -> None:
+    def __init__(
+        self,
+        store: Store,
+        worker_id: str,
+        seen: int,
+        *,
+        lease_s: float | None = None,
+        incarnation: str = "",
+        on_lost: Callable[[], None] | None = None,
+    ) -> None:
         self._store = store
         self._worker_id = worker_id
         self._seen = seen
@@ -57,6 +67,7 @@ class OrdersLook:
         self._incarnation = incarnation
         self._basis: object = None
         self.found = Orders(version=0)
+        self._on_lost = on_lost
 
     def __call__(self) -> Orders | None:
         with self._store.read() as db:
@@ -64,9 +75,13 @@ class OrdersLook:
             state = "gone" if standing is None or self._is_older_than(standing.incarnation) else standing.state
             lost = jobs.lost_of_worker(db, self._worker_id)
             basis = (state, lost, jobs.versions_of_worker(db, self._worker_id))
-            if basis == self._basis:
-                return None
-            records = jobs.of_worker(db, self._worker_id)
+            records = None if basis == self._basis else jobs.of_worker(db, self._worker_id)
+        on_lost, self._on_lost = self._on_lost, None  # a worker that is lost while it waits is not heard by waiting on
+        if state == "lost" and on_lost is not None:
+            on_lost()
+            return self()
+        if records is None:
+            return None
         self._basis = basis
         given = [order for record in records for order in orders.orders_for(record, self._worker_id)]
         given += [orders.order_of_lost(task, spec) for task, spec in lost]

@@ -99,10 +99,19 @@ class HostedPlane(StoredPlane):
 
     def look_for_orders(self, worker_id: str, seen: int, incarnation: str) -> OrdersLook:
         """Note that a worker was heard; return the look that it repeats while it waits."""
-        if fleet.revive(self.store, worker_id, incarnation):
-            self._schedule()
         self.heard.note(worker_id, self.store.now())
-        return OrdersLook(self.store, worker_id, seen, lease_s=self.lease_s, incarnation=incarnation)
+        return OrdersLook(
+            self.store,
+            worker_id,
+            seen,
+            lease_s=self.lease_s,
+            incarnation=incarnation,
+            on_lost=lambda: self._revive(worker_id),
+        )
+
+    def _revive(self, worker_id: str) -> None:
+        fleet.revive(self.store, worker_id)
+        self._schedule()
 
     def append_lines(self, job_id: str, lines: Sequence[LogLine]) -> None:
         """Store lines as far as the job's quota goes; what is over it is acknowledged all the same."""

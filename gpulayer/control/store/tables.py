@@ -67,7 +67,9 @@ workers = Table(
     Column("registered_at", Float, nullable=False),
     Column("heard_at", Float, nullable=False),
     Column("info", Text, nullable=False),
+    Column("before_lost", String(16)),
 )
+"""``before_lost`` is the state in which a lost worker was, and will be again when it is heard."""
 
 processes = Table(
     "processes",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, delete, or_, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, update
 
 from gpulayer.control.store import touched, values
 from gpulayer.control.store.replace import replace
@@ -46,10 +46,18 @@ def set_state(db: Connection, worker_id: str, state: str) -> bool:
 
 def lose(db: Connection, worker_id: str, last_heard: float) -> bool:
     """Give up a serving worker that was last heard at that time; False when it was heard again, by any server."""
-    return _move(db, worker_id, "lost", workers.c.state.in_(SERVING), workers.c.heard_at == last_heard)
+    where = (workers.c.id == worker_id, workers.c.state.in_(SERVING), workers.c.heard_at == last_heard)
+    db.execute(update(workers).where(*where).values(before_lost=workers.c.state))
+    return _move(db, worker_id, "lost", *where)
 
 
-def _move(db: Connection, worker_id: str, state: str, *where: ColumnElement[bool]) -> bool:
+def revive(db: Connection, worker_id: str) -> bool:
+    """Let a lost worker be what it was before; False when it isn't lost."""
+    before = func.coalesce(workers.c.before_lost, "online")
+    return _move(db, worker_id, before, workers.c.state == "lost")
+
+
+def _move(db: Connection, worker_id: str, state: str | ColumnElement[str], *where: ColumnElement[bool]) -> bool:
     moved = bool(db.execute(update(workers).where(workers.c.id == worker_id, *where).values(state=state)).rowcount)
     if moved:
         touched.note(db, worker_id, touched.QUEUE)

@@ -162,6 +162,24 @@ def test_renewals_are_written_in_batches_and_cost_no_transaction_each(asked: Ask
     assert written == []
 
 
+def test_a_draining_worker_that_was_lost_drains_on_when_it_is_heard(asked: Asked, clock: Clock) -> None:
+    worker = a_remote_worker(asked, "one")
+    asked.plane.drain(worker.id)
+    passes(asked, clock, LEASE_S + 3 * BEAT_S)
+    assert states(asked) == {"one": "lost"}
+    assert asked.plane.orders(worker.id, incarnation=worker.incarnation).draining
+    assert states(asked) == {"one": "draining"}
+
+
+def test_a_worker_that_is_lost_while_it_waits_stays_lost(asked: Asked, clock: Clock) -> None:
+    worker = a_remote_worker(asked, "one")
+    look = asked.plane.look_for_orders(worker.id, 0, worker.incarnation)
+    assert look() is not None
+    passes(asked, clock, LEASE_S + 3 * BEAT_S)
+    look()
+    assert states(asked) == {"one": "lost"}
+
+
 def test_a_newer_incarnation_fences_the_older(asked: Asked) -> None:
     old = a_remote_worker(asked, "one")
     a_job(asked)
