@@ -1,4 +1,4 @@
-"""The worker's end of the ranks' socket: passes their words to the plane, and the plane's to them."""
+"""The worker's end of the ranks' socket: passes what they say on to the plane."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from gpulayer.spec.calls import Arrival, Go, Outcome
+from gpulayer.spec.calls import Arrival, Outcome
 from gpulayer.spec.causes import Evidence
-from gpulayer.spec.files import Blob, FileEntry, inside
+from gpulayer.spec.files import Blob
 from gpulayer.spec.rank_messages import (
     FROM_RANK,
     Announce,
     Arrive,
-    Begin,
-    End,
-    GoAhead,
     Hello,
-    Interrupted,
     Kept,
     Left,
     Progressed,
@@ -33,15 +28,17 @@ from gpulayer.spec.rank_messages import (
 from gpulayer.spec.records import Order
 from gpulayer.spec.reports import CheckpointAnnounced, RankArrived, RankOutcome, RankProgress
 from gpulayer.transport import unix
-from gpulayer.worker import calls, checkpoints, evidence
+from gpulayer.worker import checkpoints, evidence
 from gpulayer.worker.background import Background
 from gpulayer.worker.exits import Watched
 from gpulayer.worker.layout import TaskFolders
 from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.reporter import Reporter
+from gpulayer.worker.telling import Telling
 
 _log = logging.getLogger(__name__)
 _HELLO_S = 30.0
+_LOOK_S = 0.5
 
 
 @dataclass
@@ -51,14 +48,13 @@ class Rank:
     rank: int
     connection: unix.Connection
     process: Watched
-    told: calls.Told = field(default_factory=calls.Told)
     calls: int = 0
     left: Left | None = None
     failed_call: bool = False
 
 
 class Relay:
-    """Serves the ranks of one task, each in a thread of its own; another thread tells them what they have yet to hear.
+    """Listens to the ranks of one task, each in a thread of its own; ``Telling`` tells them what they have yet to hear.
 
     ``on_fault`` hears of every failure that a rank showed. ``killed_with_agent`` says whether a rank's death is the agent's.
     """
@@ -80,29 +76,26 @@ class Relay:
         self._background = background
         self._on_fault = on_fault
         self._killed_with_agent = killed_with_agent
-        self._changed = threading.Condition()
-        self._closed = False
+        self._lock = threading.Lock()
         self.ranks: dict[int, Rank] = {}
         self._conversations: list[threading.Thread] = []
         self._listener = unix.listen(where.root, where.socket_name)
+        self._telling = Telling(order, where, plane)
         self._start(self._take_in, "gpulayer-relay")
-        self._start(self._tell, "gpulayer-tell")
 
     def update(self, order: Order) -> None:
         """Take the newest orders; ranks hear of them from another thread."""
-        with self._changed:
-            self._order = order
-            self._changed.notify_all()
+        self._order = order
+        self._telling.update(order)
 
     def finish(self, timeout_s: float) -> None:
-        """Hear every rank out, now that their processes are gone, and close."""
+        """Hear every rank out, now that their processes are gone, and close; time in which the plane is away doesn't count."""
         self._listener.close()
         deadline = time.monotonic() + timeout_s
         for conversation in self._conversations:
-            conversation.join(max(0.0, deadline - time.monotonic()))
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+            while conversation.is_alive() and (self._plane.away or time.monotonic() < deadline):
+                conversation.join(_LOOK_S)
+        self._telling.close()
 
     def all_left_well(self, expected: int) -> bool:
         """Say whether every local rank said goodbye with exit code 0."""
@@ -110,7 +103,7 @@ class Relay:
 
     def pids(self) -> dict[int, int]:
         """Return the pids of the ranks that have not ended, by rank."""
-        with self._changed:
+        with self._lock:
             return {rank.rank: rank.process.pid for rank in self.ranks.values() if not rank.process.ended}
 
     # --- from ranks ----------------------------------------------------------------------------------------------
@@ -142,9 +135,9 @@ class Relay:
         if not isinstance(hello, Hello) or hello.attempt != self._order.attempt:
             return None
         rank = Rank(hello.rank, connection, Watched(hello.pid, self._where.pipes))
-        with self._changed:
+        with self._lock:
             self.ranks[hello.rank] = rank
-            self._changed.notify_all()
+        self._telling.add(hello.rank, connection)
         return rank
 
     def _wait(self, rank: Rank) -> bool:
@@ -238,70 +231,6 @@ class Relay:
             found = evidence.of_exit(self._order.node_rank, rank.rank, code, time.time(), owes_goodbye=meets_calls)
             if found is not None:
                 self._on_fault(found)
-
-    # --- to ranks ------------------------------------------------------------------------------------------------
-
-    def _tell(self) -> None:
-        with self._changed:
-            while not self._closed:
-                todo = [(rank, saying) for rank in self.ranks.values() for saying in calls.due(self._order, rank.told)]
-                for rank, saying in todo:
-                    calls.note(rank.told, saying)
-                if not todo:
-                    self._changed.wait()
-                    continue
-                self._changed.release()
-                try:
-                    for rank, saying in todo:
-                        self._say(rank, saying)
-                finally:
-                    self._changed.acquire()
-
-    def _say(self, rank: Rank, saying: calls.Saying) -> None:
-        try:
-            match saying:
-                case calls.SayGo(go):
-                    rank.connection.send(self._go_ahead(go))
-                case calls.SayBegin(call, state):
-                    rank.connection.send(Begin(call=call, state=self._local(state)))
-                case calls.SayEnd():
-                    rank.connection.send(End())
-                case calls.SayInterrupted():
-                    rank.connection.send(Interrupted())
-        except OSError:
-            _log.info("rank %s is gone and did not hear %s", rank.rank, type(saying).__name__)
-        except Exception:
-            # A rank that can't be told would wait for ever: without its worker it leaves.
-            _log.exception("rank %s could not be told %s", rank.rank, type(saying).__name__)
-            rank.connection.close()
-
-    def _go_ahead(self, go: Go) -> GoAhead:
-        return GoAhead(
-            go=go.model_dump_json(),
-            settings=self._local(go.settings),
-            earlier=tuple(self._local(earlier.outcome) for earlier in go.earlier),
-            earlier_errors=tuple(self._local(earlier.error.body if earlier.error else None) for earlier in go.earlier),
-            checkpoint=self._local_tree(go.checkpoint, self._where.bodies / f"checkpoint-{go.call}"),
-        )
-
-    def _local_tree(self, entries: tuple[FileEntry, ...], folder: Path) -> str | None:
-        """Return the file or folder of which ``entries`` are the files, fetched once."""
-        if not entries:
-            return None
-        for entry in entries:
-            place = folder / inside(entry.path)
-            if not place.exists():
-                self._plane.fetch_blob(entry.blob.sha256, place)
-        return str(folder / inside(entries[0].path).parts[0])
-
-    def _local(self, blob: Blob | None) -> str | None:
-        """Return a blob as a file in the task's folder, fetched once."""
-        if blob is None:
-            return None
-        path: Path = self._where.bodies / blob.sha256
-        if not path.exists():
-            self._plane.fetch_blob(blob.sha256, path)
-        return str(path)
 
     def _start(self, target: Callable[[], None], name: str) -> threading.Thread:
         thread = threading.Thread(target=target, name=name, daemon=True)
