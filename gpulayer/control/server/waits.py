@@ -15,6 +15,9 @@ from starlette.concurrency import run_in_threadpool
 Found = TypeVar("Found")
 Waker = Callable[[], object]
 
+_MOST_LOOKS = 500
+"""How many waiters may look again in vain within ``relook_s``."""
+
 ANY = "*"
 """Among the topics that changed, it says that anything may have."""
 
@@ -23,7 +26,7 @@ class Waits:
     """Wakes waiters by topic (the id of a job or of a worker). Any thread may wake; once closed, nobody waits any more.
 
     ``relook_s`` is how long a waiter trusts in being woken: where other servers write to the same database, a word of theirs
-    may get lost.
+    may get lost. A crowd trusts for longer, so that it doesn't look all the time.
     """
 
     def __init__(self, relook_s: float | None = None) -> None:
@@ -31,6 +34,7 @@ class Waits:
         self._relook_s = relook_s
         self._lock = threading.Lock()
         self._wakers: dict[str, set[Waker]] = defaultdict(set)
+        self._count = 0
 
     def wake(self, topics: frozenset[str]) -> None:
         with self._lock:
@@ -47,17 +51,18 @@ class Waits:
     @property
     def waiting(self) -> int:
         """How many wait now."""
-        with self._lock:
-            return sum(map(len, self._wakers.values()))
+        return self._count
 
     @contextmanager
     def _listed(self, topic: str, waker: Waker) -> Iterator[None]:
         with self._lock:
             self._wakers[topic].add(waker)
+            self._count += 1
         try:
             yield
         finally:
             with self._lock:
+                self._count -= 1
                 self._wakers[topic].discard(waker)
                 if not self._wakers[topic]:
                     del self._wakers[topic]
@@ -115,4 +120,6 @@ class Waits:
                     listening.cancel()
 
     def _pause(self, left: float) -> float:
-        return left if self._relook_s is None else min(left, self._relook_s)
+        if self._relook_s is None:
+            return left
+        return min(left, self._relook_s * max(1.0, self._count / _MOST_LOOKS))
