@@ -28,8 +28,7 @@ def add(
     db: Connection, record: JobRecord, events: Iterable[Event], *, key: str = "", deadline: float | None = None
 ) -> JobRecord:
     """Insert a new job; with a ``key`` that was used before, return that job as it is."""
-    known = _with_key(db, key)
-    if known is not None:
+    if (known := _with_key(db, key)) is not None:
         return load(db, known)
     record = record.model_copy(update={"version": 1})
     row = {
@@ -41,15 +40,18 @@ def add(
         "spec": record.spec.model_dump_json(),
         **_moving(record, deadline),
     }
-    if not insert_missing(db, jobs, row):
-        return load(db, _with_key(db, key) or record.id)
+    while not insert_missing(db, jobs, row, "key"):  # someone else submitted it just now, and may have removed it again
+        if (known := _with_key(db, key)) is not None:
+            return load(db, known)
     _append(db, events)
     touched.note(db, record.id, touched.QUEUE)
     return record
 
 
 def _with_key(db: Connection, key: str) -> str | None:
-    return db.execute(select(jobs.c.id).where(jobs.c.key == key)).scalar() if key else None
+    """Return the job that was submitted with a key, which is then not forgotten before this transaction ends."""
+    query = select(jobs.c.id).where(jobs.c.key == key).with_for_update(read=True, key_share=True)
+    return db.execute(query).scalar() if key else None
 
 
 def lock(db: Connection, job_id: str) -> None:

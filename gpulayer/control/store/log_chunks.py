@@ -48,7 +48,7 @@ def in_turn(db: Connection, job_id: str) -> None:
     """
     query = select(log_sizes.c.job_id).where(log_sizes.c.job_id == job_id).with_for_update()
     if db.execute(query).first() is None:
-        insert_missing(db, log_sizes, {"job_id": job_id, "lines": 0, "bytes": 0})
+        insert_missing(db, log_sizes, {"job_id": job_id, "lines": 0, "bytes": 0}, "job_id")
         db.execute(query)
 
 

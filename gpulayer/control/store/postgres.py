@@ -229,9 +229,9 @@ def _refuse_encoding(db: Connection, place: str) -> None:
         raise DatabaseUnusable(f"{place} keeps text as {found}.", next_step="Make one for it: createdb -E UTF8 -T template0.")
 
 
-def insert_missing(db: Connection, table: Table, row: dict[str, Any]) -> bool:
-    """Insert a row unless its key is there; False when it was, committed by someone else."""
-    query = insert(table).values(**row).on_conflict_do_nothing().returning(*table.primary_key)
+def insert_missing(db: Connection, table: Table, row: dict[str, Any], unique: str) -> bool:
+    """Insert a row unless one with its ``unique`` is there; False when it was, committed by someone else."""
+    query = insert(table).values(**row).on_conflict_do_nothing(index_elements=[unique]).returning(*table.primary_key)
     return db.execute(query).first() is not None
 
 

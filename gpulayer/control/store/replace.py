@@ -22,11 +22,11 @@ def replace(
         postgres.upsert(db, table, key, values, first or {})
 
 
-def insert_missing(db: Connection, table: Table, row: dict[str, Any]) -> bool:
-    """Insert a row that was just seen to be missing; False when someone else has inserted it meanwhile."""
+def insert_missing(db: Connection, table: Table, row: dict[str, Any], unique: str) -> bool:
+    """Insert a row that was just seen to be missing; False when someone else inserted one with its ``unique`` meanwhile."""
     if db.dialect.name == "sqlite":
         db.execute(insert(table).values(**row))
         return True
     from gpulayer.control.store import postgres
 
-    return postgres.insert_missing(db, table, row)
+    return postgres.insert_missing(db, table, row, unique)
