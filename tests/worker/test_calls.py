@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from gpulayer.spec.calls import EarlierCall, Fingerprint, Go
 from gpulayer.spec.job import Calls, CommandJob, DistributedJob
@@ -19,6 +22,8 @@ from gpulayer.spec.reports import (
     TaskFault,
 )
 from gpulayer.spec.states import Reason, TaskState
+from gpulayer.worker import running
+from tests.left_running import left_running
 from tests.worker.recording import RecordingPlane
 
 Fleet = Callable[..., Any]
@@ -188,3 +193,31 @@ def test_a_rank_killed_while_it_holds_is_a_signal(fleet: Fleet, bundled: Bundled
     (fault,) = plane.of(TaskFault)
     assert (fault.evidence.kind, fault.evidence.rank, fault.evidence.signal) == ("signal", 0, 9)
     assert (ended.reason, ended.exit_code) == (Reason.SIGNALLED, 137)
+
+
+def test_what_a_rank_said_last_is_heard_out_when_the_plane_was_away_at_its_end(
+    fleet: Fleet, bundled: Bundled, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_HEAR_OUT_S", 0.2)
+    script = f"""
+        import half, os, time
+        from gpulayer.spec.calls import Progress
+        print("up", flush=True)
+        while not os.path.exists({str(tmp_path / "go")!r}):
+            time.sleep(0.02)
+        half.link.progress(Progress(call=0, at=1.0, epoch=0))  # its worker can't pass that on, and hears no more meanwhile
+        raise ValueError("mine")
+    """
+    plane = with_half(bundled, CommandJob(command=("python", "-m", "gpulayer.runtime", "train.py"), calls=calls()), script)
+    fleet(plane, leased=True)
+    plane.wait_for(lambda: "up" in plane.text())
+
+    plane.change(away=True)
+    (tmp_path / "go").touch()
+    plane.wait_for(lambda: not [words for words in left_running(home).values() if "train.py" in words])
+    refused = plane.refused
+    plane.wait_for(lambda: plane.refused > refused + 4)
+    plane.change(away=False)
+
+    (ended,) = plane.wait_ended()
+    assert (ended.reason, "ValueError: mine" in ended.sentence) == (Reason.USER_ERROR, True)

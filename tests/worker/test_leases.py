@@ -7,12 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gpulayer.spec.job import CommandJob
 from gpulayer.spec.reports import TaskRunning
 from gpulayer.spec.states import Reason, TaskState
-from gpulayer.worker import running
 from gpulayer.worker.guarded import Guarded
 from gpulayer.worker.lease import Lease, clock
 from gpulayer.worker.torchrun import Launch
@@ -118,25 +115,3 @@ def test_the_guard_of_a_halted_worker_kills_when_the_lease_has_passed(tmp_path: 
         assert (guard.expired, guard.told, guard.exit_code) == (True, True, -9)
     finally:
         guard.close()
-
-
-def test_what_a_rank_said_last_is_heard_out_when_the_plane_was_away_at_its_end(
-    fleet: Fleet, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running, "_HEAR_OUT_S", 0.2)
-    wait = f"import os, time\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.02)\n"
-    script = f"print('up', flush=True)\n{wait}raise ValueError('mine')\n"
-    (tmp_path / "train.py").write_text(script)
-    plane = RecordingPlane(CommandJob(command=("python", "-m", "gpulayer.runtime", str(tmp_path / "train.py"))))
-    fleet(plane, leased=True)
-    plane.wait_for(lambda: "up" in plane.text())
-
-    plane.change(away=True)
-    (tmp_path / "go").touch()
-    plane.wait_for(lambda: not [words for words in left_running(home).values() if "train.py" in words])
-    refused = plane.refused
-    plane.wait_for(lambda: plane.refused > refused + 4)
-    plane.change(away=False)
-
-    (ended,) = plane.wait_ended()
-    assert (ended.reason, "ValueError: mine" in ended.sentence) == (Reason.USER_ERROR, True)
