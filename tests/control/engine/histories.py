@@ -70,9 +70,9 @@ class Histories(RuleBasedStateMachine):
     def open(self) -> Keeping:
         return InMemory()
 
-    @initialize(nobody_comes_back=st.booleans())
-    def how_it_will_end(self, nobody_comes_back: bool) -> None:
-        self.nobody_comes_back = nobody_comes_back
+    @initialize(ending=st.sampled_from(["all is mended", "nobody comes back", "what hangs goes on hanging"]))
+    def how_it_will_end(self, ending: str) -> None:
+        self.ending = ending
 
     # --- what the plane does -------------------------------------------------------------------------------------
 
@@ -83,6 +83,9 @@ class Histories(RuleBasedStateMachine):
             return
         key = (report.job_id, report.attempt, report.node_rank)
         release = key if isinstance(report, TaskEnded) else None
+        before = self.keep.job(report.job_id)
+        if report.attempt != before.attempt:
+            assert transitions.advance(before, report, self.now) == Step(before)
         self.keep.change(report.job_id, lambda record: transitions.advance(record, report, self.now), release)
         once = self.keep.job(report.job_id)
         assert transitions.advance(once, report, self.now + 1.0) == Step(once)
@@ -300,23 +303,15 @@ class Histories(RuleBasedStateMachine):
     # --- the end -------------------------------------------------------------------------------------------------
 
     def teardown(self) -> None:
-        """Once nothing more is asked, every job comes to its end, and all slots and devices are free again."""
-        if not hasattr(self, "nobody_comes_back"):
+        """Once nothing more is asked, every job ends, and all slots and devices are free but those of hung tasks."""
+        if not hasattr(self, "ending"):
             return
         for worker in self.fleet.values():
-            if self.nobody_comes_back:
-                worker.crash()
-            elif not worker.alive or worker.info.id in self.drained:
-                worker.crash()
-                self._begin_anew(worker)
-            worker.cut = False
-            for task in worker.tasks.values():
-                task.hangs = False
-        for turn in range(120):
-            if turn == 60:  # these wait for workers that won't come
+            self._meet_its_end(worker)
+        for turn in range(60 + 170):  # a hung upload is given up after 1500 s
+            if turn == 60:  # these wait for what won't come
                 for record in self.keep.jobs():
-                    if record.state is JobState.QUEUED:
-                        self._cancel(record.id, Reason.CANCELLED_BY_USER, False)
+                    self._cancel(record.id, Reason.CANCELLED_BY_USER, False)
             if self._is_over():
                 break
             self._last_turn()
@@ -324,9 +319,22 @@ class Histories(RuleBasedStateMachine):
         for worker in list(self.fleet.values()):
             if not worker.alive and worker.info.id in self._workers():
                 self._remove(worker)
-        assert not self.keep.held()
-        assert not any(worker.busy or worker.leased for worker in self.keep.workers())
+        assert {key_of(task) for task in self.keep.held()} <= self._hung()
+        assert not any(worker.busy for worker in self.keep.workers())
         self.all_is_well()
+
+    def _meet_its_end(self, worker: Worker) -> None:
+        if self.ending == "nobody comes back":
+            worker.crash()
+        elif not worker.alive or worker.info.id in self.drained:
+            worker.crash()
+            self._begin_anew(worker)
+        worker.cut = False
+        for task in worker.tasks.values():
+            task.hangs = task.hangs and self.ending == "what hangs goes on hanging"
+
+    def _hung(self) -> set[Key]:
+        return {key for worker, key in self.tasks() if worker.tasks[key].hangs}
 
     def _last_turn(self) -> None:
         self._time(BEAT_S)
@@ -341,8 +349,9 @@ class Histories(RuleBasedStateMachine):
     def _is_over(self) -> bool:
         living = {worker.info.id: worker for worker in self.fleet.values() if worker.alive}
         done = all(record.state.terminal for record in self.keep.jobs())
-        quiet = not any(worker.letters or worker.tasks for worker in living.values())
-        return done and quiet and not any(task.worker_id in living for task in self.keep.held())
+        quiet = not any(worker.letters for worker in living.values())
+        left = {key_of(task) for task in self.keep.held() if task.worker_id in living} | {key for _, key in self.tasks()}
+        return done and quiet and left <= self._hung()
 
     # -------------------------------------------------------------------------------------------------------------
 
