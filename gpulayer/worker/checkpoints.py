@@ -3,51 +3,79 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from gpulayer.artifacts import copying
+from gpulayer.spec.base import Record
 from gpulayer.spec.files import Blob, CheckpointShare, FileEntry
 from gpulayer.spec.rank_messages import Announce
 from gpulayer.spec.records import Order
 
+_NOTE = "save.json"
 
-@dataclass(frozen=True)
-class KeptFile:
-    copy: Path
+
+class KeptFile(Record):
+    """``copy`` is its name among the kept, ``path`` the one below the output folder."""
+
+    copy_name: str
     path: str
     mode: int
     mtime: float
 
 
-def keep(announce: Announce, work: Path, into: Path) -> list[KeptFile]:
+class KeptSave(Record):
+    """What a rank saved, with a note beside the copies: a worker that is killed leaves them to the next."""
+
+    rank: int
+    announce: Announce
+    path: str
+    files: tuple[KeptFile, ...]
+
+
+def keep(rank: int, announce: Announce, work: Path, into: Path) -> KeptSave:
     """Copy the announced files aside; a file that is gone already is left out, as the job itself deleted it."""
     kept = []
+    into.mkdir(parents=True, exist_ok=True)
     for number, name in enumerate(announce.files):
-        copy = into / str(number)
         try:
             found = os.stat(name)
-            copying.copy(Path(name), copy)
+            copying.copy(Path(name), into / str(number))
         except FileNotFoundError:
             continue
-        kept.append(KeptFile(copy, output_path(name, work), found.st_mode & 0o777, found.st_mtime))
-    return kept
+        place = output_path(name, work)
+        kept.append(KeptFile(copy_name=str(number), path=place, mode=found.st_mode & 0o777, mtime=found.st_mtime))
+    save = KeptSave(rank=rank, announce=announce, path=output_path(announce.path, work), files=tuple(kept))
+    part = into / f"{_NOTE}.part"
+    part.write_text(save.model_dump_json())
+    part.replace(into / _NOTE)
+    return save
 
 
-def share(
-    order: Order, rank: int, announce: Announce, kept: list[KeptFile], work: Path, put: Callable[[Path], Blob]
-) -> CheckpointShare:
-    """Store the kept files and return the rank's share; the copies are removed."""
-    entries = tuple(FileEntry(path=file.path, blob=put(file.copy), mode=file.mode, mtime=file.mtime) for file in kept)
-    for folder in {file.copy.parent for file in kept}:
-        shutil.rmtree(folder, ignore_errors=True)
+def left(kept: Path) -> list[tuple[Path, KeptSave]]:
+    """Return the saves that were not made known yet, with their folders, in the order of their making."""
+    found = []
+    for path in kept.glob(f"*/{_NOTE}"):
+        try:
+            found.append((path.parent, KeptSave.model_validate_json(path.read_bytes())))
+        except (OSError, ValidationError):
+            continue
+    return sorted(found, key=lambda each: (each[1].announce.serial, each[1].rank))
+
+
+def share(order: Order, save: KeptSave, folder: Path, put: Callable[[Path], Blob]) -> CheckpointShare:
+    """Store the kept files and return the rank's share."""
+    entries = tuple(
+        FileEntry(path=file.path, blob=put(folder / file.copy_name), mode=file.mode, mtime=file.mtime) for file in save.files
+    )
+    announce = save.announce
     return CheckpointShare(
         job_id=order.job_id,
         attempt=order.attempt,
-        rank=rank,
-        path=output_path(announce.path, work),
+        rank=save.rank,
+        path=save.path,
         serial=announce.serial,
         entries=entries,
         epoch=announce.epoch,

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpulayer.spec.records import Order, Stop
-from gpulayer.spec.reports import TaskEnded
+from gpulayer.spec.reports import CheckpointAnnounced, TaskEnded
 from gpulayer.spec.states import Reason, TaskState
-from gpulayer.worker import clearing, layout, notes
+from gpulayer.worker import checkpoints, clearing, layout, notes
 from gpulayer.worker.gathering import Gathering
 from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.reporter import Reporter
@@ -81,6 +81,9 @@ class Leftover:
         if not self._where.root.exists():
             return True
         shipping = Shipping(self._plane, self.order, self._where)
+        for folder, save in checkpoints.left(self._where.kept):
+            share = checkpoints.share(self.order, save, folder, self._plane.put_blob)
+            self._reporter.send(CheckpointAnnounced, share=share)
         gathered = Gathering(self.order, self._where, self._plane, self._reporter)
         if self._where.baseline.exists():
             gathered.store_last(layout.siblings(self._shared, self.order))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import select
+import shutil
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from gpulayer.spec.calls import Arrival, Outcome
@@ -211,14 +213,13 @@ class Relay:
 
     def _keep(self, rank: Rank, message: Announce) -> None:
         into = self._where.kept / f"{rank.rank}.{message.serial}"
-        kept = checkpoints.keep(message, self._where.work, into)
+        save = checkpoints.keep(rank.rank, message, self._where.work, into)
         rank.connection.send(Kept(serial=message.serial))
-        self._background.do(
-            lambda: self._reporter.send(
-                CheckpointAnnounced,
-                share=checkpoints.share(self._order, rank.rank, message, kept, self._where.work, self._plane.put_blob),
-            )
-        )
+        self._background.do(lambda: self._make_known(save, into))
+
+    def _make_known(self, save: checkpoints.KeptSave, folder: Path) -> None:
+        self._reporter.send(CheckpointAnnounced, share=checkpoints.share(self._order, save, folder, self._plane.put_blob))
+        shutil.rmtree(folder, ignore_errors=True)
 
     def _conclude(self, rank: Rank) -> None:
         """The rank is gone, or let go of its connection: what does its end tell?"""

@@ -221,3 +221,36 @@ def test_what_a_rank_said_last_is_heard_out_when_the_plane_was_away_at_its_end(
 
     (ended,) = plane.wait_ended()
     assert (ended.reason, "ValueError: mine" in ended.sentence) == (Reason.USER_ERROR, True)
+
+
+def test_a_checkpoint_that_a_killed_worker_had_not_made_known_is_made_known_by_the_next(
+    fleet: Fleet, bundled: Bundled, home: Path, tmp_path: Path
+) -> None:
+    script = f"""
+        import half, os, time
+        print("up", flush=True)
+        while not os.path.exists({str(tmp_path / "go")!r}):
+            time.sleep(0.02)
+        saved = half.context.output / "x.ckpt"
+        saved.write_text("weights")
+        half.link.await_kept(half.link.announce(str(saved), [str(saved)], epoch=3, step=7))
+        saved.unlink()
+        half.leave()
+    """
+    plane = with_half(bundled, CommandJob(command=("python", "-m", "gpulayer.runtime", "train.py"), calls=calls()), script)
+    first = fleet(plane)
+    plane.wait_for(lambda: "up" in plane.text())
+    plane.change(away=True)
+    (tmp_path / "go").touch()
+    plane.wait_for(lambda: not [words for words in left_running(home).values() if "train.py" in words])
+    first.die()
+    plane.change(away=False)
+
+    first.start_again()
+
+    plane.wait_ended()
+    (share,) = [each.share for each in plane.of(CheckpointAnnounced)]
+    assert (share.path, share.epoch, share.step) == ("x.ckpt", 3, 7)
+    assert plane.blobs[share.entries[0].blob.sha256] == b"weights"
+    assert first.agents[-1].await_idle(20.0)
+    assert not list((home / "tasks").iterdir())
