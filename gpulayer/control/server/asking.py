@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar
 
@@ -24,13 +25,13 @@ class Asked(Spec, defer_build=False):
     """The body of a request. FastAPI hides a warning of pydantic's only while a route is made: bodies are built by then."""
 
 
-def the_plane(request: Request) -> HostedPlane:
+async def the_plane(request: Request) -> HostedPlane:
     plane = request.app.state.plane
     assert isinstance(plane, HostedPlane)
     return plane
 
 
-def the_uploads(request: Request) -> Uploads:
+async def the_uploads(request: Request) -> Uploads:
     uploads = request.app.state.uploads
     assert isinstance(uploads, Uploads)
     return uploads
@@ -64,9 +65,11 @@ class Asker:
         self.principal.require(self._plane.store, action, worker_id=worker_id, job_id=job_id, tasks=tasks, sha256=sha256)
 
 
-def who_asks(request: Request, plane: Hosted) -> Asker:
+async def who_asks(request: Request, plane: Hosted) -> Asker:
     bearer = auth.bearer_of(request.headers.get("Authorization"))
-    principal = auth.authenticate(plane.store, bearer, plane.store.now())
+    principal = auth.remembered(plane.store, bearer, time.time())  # the database's clock may have to be asked for
+    if principal is None:
+        principal = await in_thread(lambda: auth.authenticate(plane.store, bearer, plane.store.now()))
     request.state.principal = principal
     return Asker(plane, principal)
 

@@ -45,8 +45,8 @@ def _news(db: Connection, job_id: str, cursor: Cursor, newest: int) -> News:
 class OrdersLook:
     """Looks whether a worker's orders differ from the version it has; reads jobs only when one was written.
 
-    With a ``lease_s``, a worker that was lost is not fenced: ``on_lost`` lets it serve again, as it has just been heard.
-    Another ``incarnation`` of it is.
+    With a ``lease_s``, a worker that was lost is not fenced, but another ``incarnation`` of it is. The first look calls
+    ``on_heard`` with whether the worker was lost, unless it is fenced; that returns whether it no longer is.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class OrdersLook:
         *,
         lease_s: float | None = None,
         incarnation: str = "",
-        on_lost: Callable[[], None] | None = None,
+        on_heard: Callable[[bool], bool] | None = None,
     ) -> None:
         self._store = store
         self._worker_id = worker_id
@@ -67,7 +67,7 @@ class OrdersLook:
         self._incarnation = incarnation
         self._basis: object = None
         self.found = Orders(version=0)
-        self._on_lost = on_lost
+        self._on_heard = on_heard
 
     def __call__(self) -> Orders | None:
         with self._store.read() as db:
@@ -76,9 +76,8 @@ class OrdersLook:
             lost = jobs.lost_of_worker(db, self._worker_id)
             basis = (state, lost, jobs.versions_of_worker(db, self._worker_id))
             records = None if basis == self._basis else jobs.of_worker(db, self._worker_id)
-        on_lost, self._on_lost = self._on_lost, None  # a worker that is lost while it waits is not heard by waiting on
-        if state == "lost" and on_lost is not None:
-            on_lost()
+        on_heard, self._on_heard = self._on_heard, None  # a worker that is lost while it waits is not heard by waiting on
+        if on_heard is not None and state != "gone" and on_heard(state == "lost"):
             return self()
         if records is None:
             return None

@@ -98,20 +98,16 @@ class HostedPlane(StoredPlane):
         return self.waits.wait(worker_id, look, timeout_s) or look.found
 
     def look_for_orders(self, worker_id: str, seen: int, incarnation: str) -> OrdersLook:
-        """Note that a worker was heard; return the look that it repeats while it waits."""
-        self.heard.note(worker_id, self.store.now())
-        return OrdersLook(
-            self.store,
-            worker_id,
-            seen,
-            lease_s=self.lease_s,
-            incarnation=incarnation,
-            on_lost=lambda: self._revive(worker_id),
-        )
+        """Return the look that a worker repeats while it waits; by the first it is heard."""
 
-    def _revive(self, worker_id: str) -> None:
-        fleet.revive(self.store, worker_id)
-        self._schedule()
+        def on_heard(lost: bool) -> bool:
+            self.heard.note(worker_id, self.store.now())
+            if lost:
+                fleet.revive(self.store, worker_id)
+                self._schedule()
+            return lost
+
+        return OrdersLook(self.store, worker_id, seen, lease_s=self.lease_s, incarnation=incarnation, on_heard=on_heard)
 
     def append_lines(self, job_id: str, lines: Sequence[LogLine]) -> None:
         """Store lines as far as the job's quota goes; what is over it is acknowledged all the same."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+import anyio.to_thread
 import uvicorn
 from starlette.types import ASGIApp
 
@@ -26,6 +27,8 @@ FINISH_S = 10
 _SPARE = 64
 """Descriptors that are never given to connections: the database, files and the log need some."""
 _BACKLOG = 2048
+_THREADS = 24
+"""More that ask the database at once only wait for each other, each with descriptors of its own."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
+        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
         await super().startup(sockets)
         if not self.should_exit:
             self._on_ready()

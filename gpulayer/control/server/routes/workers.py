@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from gpulayer.control.engine.rights import Action
-from gpulayer.control.server.asking import LONGEST_WAIT_S, Asking, Hosted, as_json, hung_up, in_thread
+from gpulayer.control.server.asking import LONGEST_WAIT_S, Asking, Hosted, as_json, hung_up
 from gpulayer.errors import BadRequest
 from gpulayer.spec.records import Orders, WorkerRecord
 from gpulayer.spec.workers import WorkerInfo
@@ -45,7 +45,7 @@ async def orders(
 ) -> Response:
     """Wait until the worker's orders differ from version ``seen``, or the timeout passed; also renews its lease."""
     asker.may(Action.BE_WORKER, worker_id=worker_id)
-    look = await in_thread(lambda: plane.look_for_orders(worker_id, seen, incarnation))
+    look = plane.look_for_orders(worker_id, seen, incarnation)
     wait_s = min(timeout_s, LONGEST_WAIT_S)
     found = await plane.waits.wait_aside(worker_id, look, wait_s, lambda: hung_up(request))
     return as_json(found or look.found)
