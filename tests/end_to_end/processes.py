@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+SCRIPT_S = 600.0
+"""When a script is taken to hang: two jobs that start take some minutes where ten programs share a core."""
+
 Seen = TypeVar("Seen")
 
 

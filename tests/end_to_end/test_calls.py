@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from .processes import SCRIPT_S
+
+pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 PROGRAMS = Path(__file__).parent / "programs"
 
 
@@ -30,7 +33,7 @@ def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=SCRIPT_S,
         stdin=subprocess.DEVNULL,
         check=False,
     )

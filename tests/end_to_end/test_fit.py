@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 import torch
 
+from .processes import SCRIPT_S
+
+pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 PROGRAMS = Path(__file__).parent / "programs"
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 
@@ -34,7 +37,7 @@ def run(folder: Path, *argv: str, **env: str) -> dict[str, Any]:
         env={**os.environ, "OMP_NUM_THREADS": "1", "OUTCOME": str(outcome), **env},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=SCRIPT_S,
         stdin=subprocess.DEVNULL,
         check=False,
     )
