@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from tests.control.given import until
+from tests.postgres import Cluster
 from tests.server.given import lines_of, orders, register, run_to_its_end, submit
 from tests.server.running import Serve
 
@@ -63,3 +64,22 @@ def test_one_that_is_killed_leaves_all_to_the_other(serve: Serve, postgres_url: 
         assert [order["job_id"] for order in orders(there, worker)["orders"]] == [job["id"]]
         run_to_its_end(there, worker, job["id"])
         assert there.get(f"/v1/jobs/{job['id']}").json()["state"] == "succeeded"
+
+
+def test_while_the_database_is_away_it_says_so_and_then_goes_on(serve: Serve, postgres: Cluster, postgres_url: str) -> None:
+    server = serve(database=postgres_url)
+    with server.asked_by("admin") as client:
+        job = submit(client)
+        assert client.get("/readyz").status_code == 200
+        postgres.stop()
+        try:
+            assert client.get("/readyz").status_code == 503
+            assert client.get("/healthz").status_code == 200
+            refused = client.get(f"/v1/jobs/{job['id']}")
+            assert refused.status_code == 503
+            assert float(refused.headers["Retry-After"]) > 0
+        finally:
+            postgres.start()
+        until(lambda: client.get("/readyz").status_code == 200, within_s=30)
+        worker = register(client)
+        assert [order["job_id"] for order in orders(client, worker)["orders"]] == [job["id"]]

@@ -122,8 +122,8 @@ class HostedPlane(StoredPlane):
             if not kept:
                 self._full_logs.add(job_id)
 
-    def remove(self, job_id: str) -> None:
-        super().remove(job_id)
+    def _remove(self, job_id: str) -> None:
+        super()._remove(job_id)
         self._full_logs.discard(job_id)
 
     # --- callers that are heard --------------------------------------------------------------------------------------

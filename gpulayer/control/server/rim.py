@@ -59,10 +59,10 @@ class Rim:
         if exchange.path in _OPEN:
             return None
         if self._closing():
-            return PlaneBusy("This plane is stopping.", status=503)
+            return PlaneBusy("This plane is stopping.")
         wait_s = self._rates.wait_for(exchange.asker)
         if wait_s:
-            return PlaneBusy("Too many requests.", retry_after_s=round(wait_s, 3))
+            return PlaneBusy("Too many requests.", retry_after_s=round(wait_s, 3), status=429)
         if exchange.promised > exchange.longest:
             return exchange.too_large()
         return None

@@ -32,7 +32,7 @@ STATUS: dict[type[GPULayerError], int] = {
     errors.Unschedulable: 422,
     errors.InvalidSecret: 422,
     errors.CallRefused: 409,
-    errors.PlaneBusy: 429,
+    errors.PlaneBusy: 503,
     errors.HomeBusy: 503,
     errors.DatabaseUnusable: 503,
     errors.DiskFull: 507,
