@@ -29,6 +29,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     started: list[Server] = []
 
     def start(*options: str) -> Server:
+        (tmp_path / "server").mkdir()
         started.append(Server(tmp_path / "server", *options).start())
         return started[-1]
 
