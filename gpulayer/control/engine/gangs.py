@@ -27,6 +27,7 @@ class Demand:
     wishes: tuple[DeviceWish | None, ...]
     gates: tuple[Gate, ...]
     key: tuple[str | int | None, ...]
+    _fit: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def of(record: JobRecord) -> Demand:
@@ -46,7 +47,11 @@ class Demand:
 
     def fits(self, worker: WorkerRecord) -> bool:
         """Whether the worker could ever take a share of the job."""
-        return all(gate(worker) is None for gate in self.gates)
+        name = worker.info.id
+        fit = self._fit.get(name)
+        if fit is None:
+            fit = self._fit[name] = not any(gate(worker) for gate in self.gates)
+        return fit
 
     def kinship(self, worker: WorkerRecord) -> str:
         """Return what all workers of the gang must have in common: the torch version, where there are several."""
@@ -94,15 +99,18 @@ def choose(demand: Demand, roster: Roster, fleet: Fleet, allows: Allows | None =
     """Return the first whole gang, by the job's targets in their order, with the best devices that all can give."""
     for target in demand.targets:
         for wish in demand.wishes:
-            gang = gather(demand, candidates(demand, roster, target, wish), wish, fleet, allows)
+            gang = gather(demand, candidates(demand, roster, target, wish, all_slots=fleet.idle), wish, fleet, allows)
             if gang is not None:
                 return gang
     return None
 
 
-def candidates(demand: Demand, roster: Roster, target: str, wish: DeviceWish | None) -> Iterable[WorkerRecord]:
-    """Return the workers of a target that have enough devices of any kind: the gates see only those."""
-    workers = roster.with_devices(wish.count if wish else 0)
+def candidates(
+    demand: Demand, roster: Roster, target: str, wish: DeviceWish | None, *, all_slots: bool = True
+) -> Iterable[WorkerRecord]:
+    """Return the workers of a target that have enough devices of any kind, and a free slot unless ``all_slots`` are asked."""
+    count = wish.count if wish else 0
+    workers = roster.with_devices(count) if all_slots else roster.open_with_devices(count)
     if len(demand.targets) == 1:
         return workers
     return (worker for worker in workers if TARGET_OF[worker.info.origin] == target)

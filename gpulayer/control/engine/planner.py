@@ -11,8 +11,6 @@ from gpulayer.control.engine.reasons import answers, headline, lines
 from gpulayer.control.engine.reservations import Reservations
 from gpulayer.spec.records import JobRecord, Plan, Snapshot, Waiting, WorkerRecord
 
-_SERVING = ("online", "draining")
-
 
 def plan(snapshot: Snapshot, now: float) -> Plan:
     """Place what can start now, and say of every other queued job why it can't. Workers are preferred in the given order."""
@@ -37,7 +35,7 @@ class Planning:
     """What jobs that ask for the same were told: a plan only ever has less to give."""
 
     def __post_init__(self) -> None:
-        self.roster = Roster(worker for worker in self.workers if worker.state in _SERVING)
+        self.roster = Roster(self.workers)
         self.fleet = Fleet(self.workers)
 
     def run(self, queued: Iterable[JobRecord]) -> Plan:
