@@ -155,7 +155,8 @@ class RemotePlane:
 
     def orders(self, worker_id: str, *, seen: int = 0, timeout_s: float = 0.0) -> Orders:
         asked = {"seen": seen, "timeout_s": timeout_s, "incarnation": self._incarnations.get(worker_id, "")}
-        return self._one(Orders, "GET", _at("workers", worker_id, "orders"), params=asked, wait_s=timeout_s)
+        at = _at("workers", worker_id, "orders")
+        return self._one(Orders, "GET", at, params=asked, wait_s=timeout_s, insist=False)
 
     def report(self, report: Report) -> None:
         self._http.ask("POST", "/v1/reports", json=report)

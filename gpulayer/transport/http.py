@@ -122,10 +122,12 @@ class Http:
         headers: Mapping[str, str] | None = None,
         wait_s: float = 0.0,
         accept: tuple[int, ...] = (),
+        insist: bool = True,
     ) -> httpx.Response:
         """Ask until there is an answer; one that is an error is raised, but for the statuses in ``accept``.
 
         ``json`` may hold our values; ``params`` that are None are left out; ``wait_s`` is how long the plane may wait itself.
+        Without ``insist`` trouble comes out at once: whoever asks would ask something else next.
         """
         request = self._request(method, path, params, json, content, headers, wait_s)
 
@@ -134,7 +136,7 @@ class Http:
             self._raise_for(answer, accept)
             return answer
 
-        return self.again(once)
+        return self.again(once) if insist else once()
 
     @contextmanager
     def stream(

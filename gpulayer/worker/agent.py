@@ -77,27 +77,28 @@ class Agent:
         """Follow orders until told to leave."""
         if self._site.leased:
             threading.Thread(target=self._watch_lease, name="gpulayer-lease", daemon=True).start()
-        seen = 0
+        seen, wait_s = 0, 0.0
         while not self._leaving.is_set():
             asked = clock()
             try:
-                orders = self._ask(seen)
+                orders = self._ask(seen, wait_s)
             except Exception as trouble:
                 if self._leaving.is_set():
                     return
                 self._on_trouble(trouble)
+                wait_s = 0.0  # renew the lease first: a plane that comes back may not stay for long
                 continue
             if self._leaving.is_set():
                 return
             self._check_lease()  # of the time until this answer came: it may have come too late
             self._lease.renew(asked, orders.lease_s)
             self._pass_lease_on()
-            seen = orders.version
+            seen, wait_s = orders.version, self._lease.poll_s
             self._follow(orders)
 
-    def _ask(self, seen: int) -> Orders:
+    def _ask(self, seen: int, wait_s: float) -> Orders:
         try:
-            return self._site.plane.orders(self._site.me.id, seen=seen, timeout_s=self._lease.poll_s)
+            return self._site.plane.orders(self._site.me.id, seen=seen, timeout_s=wait_s)
         except WorkerNotFound:  # a plane that lost its memory
             self.register()
             return self._site.plane.orders(self._site.me.id, seen=0)

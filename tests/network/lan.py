@@ -112,8 +112,8 @@ class Host:
 
     def close(self) -> None:
         """End the host with everything on it."""
-        self._unshare.kill()
         for process in (self._unshare, *self._started):
+            process.kill()  # nsenter stops itself when its child stops, and would not see the child's end
             process.wait()
         if self._unshare.stdout is not None:
             self._unshare.stdout.close()
