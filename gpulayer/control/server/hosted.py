@@ -158,7 +158,8 @@ class HostedPlane(StoredPlane):
             renewals.forget_callers(db, now - GONE_S)
 
     def _past_deadlines(self) -> None:
-        if past_deadlines(self.store, self.store.now()):
+        now = self.store.now()
+        if past_deadlines(self.store, now, self.silence.hearing_since(now)):
             self._schedule()
 
     def _look_for_the_silent(self) -> None:

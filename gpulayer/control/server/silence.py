@@ -32,6 +32,10 @@ class Silence:
         self.late = 0
         """How many times a look came so late that everyone got a full period."""
 
+    def hearing_since(self, now: float) -> float:
+        """Return since when it could hear; that is now where the look before this is overdue."""
+        return self._hearing.tick(now, self.beat_s).hearing_since
+
     def look(self) -> bool:
         """Lose workers and stop jobs whose lease has passed; returns whether the queue may look different now."""
         self._heard.write(self._store)  # a database that was away makes this look a late one, or none at all

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
+
 from gpulayer.control.engine import transitions
+from gpulayer.control.engine.transitions import Step
 from gpulayer.control.server import clearing, commands, locks
 from gpulayer.control.server.home import Home
 from gpulayer.control.store import jobs, processes
@@ -10,6 +14,7 @@ from gpulayer.control.store.processes import Process
 from gpulayer.control.store.sqlite import Watch
 from gpulayer.control.store.store import Store
 from gpulayer.errors import JobNotFound
+from gpulayer.spec.records import JobRecord
 
 
 class Ticks:
@@ -53,13 +58,27 @@ class Ticks:
         self._watch.close()
 
 
-def past_deadlines(store: Store, now: float) -> bool:
-    """Do what is due of jobs; returns whether anything was."""
+def past_deadlines(store: Store, now: float, hearing_since: float = -math.inf) -> bool:
+    """Do what is due of jobs; returns whether anything moved.
+
+    ``hearing_since`` is since when a server could be spoken to. In a home whoever owes a word writes it down without help, so
+    there has been no time in which it could not.
+    """
     with store.read() as db:
         due = jobs.due(db, now)
-    for job_id in due:
-        try:
-            commands.change(store, job_id, lambda record: transitions.tick(record, now))
-        except JobNotFound:  # removed meanwhile
-            continue
-    return bool(due)
+    moved = [_past_deadlines_of(store, job_id, now, hearing_since) for job_id in due]
+    return any(moved)
+
+
+def _past_deadlines_of(store: Store, job_id: str, now: float, hearing_since: float) -> bool:
+    moved = False
+
+    def decide(record: JobRecord) -> Step:
+        nonlocal moved
+        step = transitions.tick(record, now, hearing_since)
+        moved = step.record != record
+        return step
+
+    with suppress(JobNotFound):  # removed meanwhile
+        commands.change(store, job_id, decide)
+    return moved

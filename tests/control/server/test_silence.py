@@ -145,6 +145,35 @@ def test_a_plane_that_starts_gives_everyone_a_full_period(asked: Asked, clock: C
         again.close()
 
 
+def test_a_wait_that_passed_while_the_server_was_down_begins_anew(asked: Asked, clock: Clock, tmp_path: Path) -> None:
+    workers = [a_remote_worker(asked, name) for name in ("one", "two")]
+    given = {"placement": {"target": "remote"}, "on_unschedulable": "queue"}
+    job = asked.plane.submit(a_gang(rendezvous_timeout_s=120, **given), owner=CALLER)
+    for worker in workers:
+        [order] = asked.plane.orders(worker.id, incarnation=worker.incarnation).orders
+        asked.plane.report(TaskReady(**about(order, worker)))
+    asked.close()
+    clock.now += 3600
+    restarted = Asked(tmp_path / "plane", lease_s=LEASE_S)
+    try:
+        restarted.plane._past_deadlines()
+        assert restarted.plane.job(job.id).stop is None
+
+        passes(restarted, clock, 121, *workers)
+        restarted.plane._past_deadlines()
+        assert "after 120 s" in restarted.plane.job(job.id).evidence[0].sentence
+    finally:
+        restarted.close()
+
+
+def test_a_server_that_was_halted_gives_those_who_owe_a_word_their_time_before_it_looks_for_the_silent(
+    asked: Asked, clock: Clock
+) -> None:
+    passes(asked, clock, 2 * BEAT_S)
+    assert asked.plane.silence.hearing_since(clock.now + BEAT_S) < clock.now
+    assert asked.plane.silence.hearing_since(clock.now + 600) == clock.now + 600
+
+
 def test_renewals_are_written_in_batches_and_cost_no_transaction_each(asked: Asked, clock: Clock) -> None:
     worker = a_remote_worker(asked, "one")
     written: list[frozenset[str]] = []
