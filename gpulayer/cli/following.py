@@ -6,19 +6,21 @@ import select
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 import click
 
 from gpulayer.cli.job_facts import stands, took
 from gpulayer.client.interrupts import Interrupts
+from gpulayer.client.listening import Listener
 from gpulayer.logs.render import Renderer
 from gpulayer.plane import Plane
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor, News
 from gpulayer.spec.records import JobRecord
 
-LOOK_S = 0.25
-"""How long one look for news may take: a Ctrl-C is acted on after it."""
+_SECOND_S = 0.25
+"""How soon a second Ctrl-C is heard while a person is asked what the first one meant."""
 
 
 @dataclass(frozen=True)
@@ -36,26 +38,30 @@ def to_end(plane: Plane, job_id: str, *, outlives: bool = False, lines_to_stderr
     One Ctrl-C cancels it and goes on following, a second kills it. Where the plane ``outlives`` this process and a person
     sits there, the first one asks before.
     """
-    said, heard, cancelled = "", 0, False
-    news = plane.news(job_id, Cursor())
+    said, heard, cancelled, cursor = "", 0, False, Cursor()
+    listener = Listener(plane, job_id)
     with Interrupts() as interrupts:
+        interrupts.on_interrupt = listener.wake
+        news: News | None = plane.news(job_id, cursor)
         while True:
-            print_lines(news.lines, to_stderr=lines_to_stderr)
-            said = say_where_it_stands(news, said)
-            if news.job.state.terminal and not news.lines:
-                return End(news.job, interrupted=cancelled)
+            if news is not None:
+                cursor = news.cursor
+                print_lines(news.lines, to_stderr=lines_to_stderr)
+                said = say_where_it_stands(news, said)
+                if news.job.state.terminal and not news.lines:
+                    return End(news.job, interrupted=cancelled)
             if interrupts.count > heard:
                 wish = _ask(interrupts) if outlives and not cancelled else "cancel"
                 heard = interrupts.count
                 if wish == "leave":
-                    return End(news.job, interrupted=True, left=True)
+                    return End(plane.job(job_id), interrupted=True, left=True)
                 if wish == "go on":
                     heard = interrupts.count = 0
                 else:
                     say("stopping the job; Ctrl-C again kills it" if heard == 1 else "killing the job")
                     plane.cancel(job_id, kill=heard > 1)
                     cancelled = True
-            news = plane.news(job_id, news.cursor, timeout_s=LOOK_S)
+            news = listener.hear(cursor)
 
 
 def _ask(interrupts: Interrupts) -> str:
@@ -65,7 +71,7 @@ def _ask(interrupts: Interrupts) -> str:
     wishes = {"c": "cancel", "l": "leave", "g": "go on"}
     while True:
         click.echo("gpulayer: [c]ancel the job, [l]eave it running, or [g]o on following? ", err=True, nl=False)
-        while not select.select([sys.stdin], [], [], LOOK_S)[0]:
+        while not select.select([sys.stdin], [], [], _SECOND_S)[0]:
             if interrupts.count > 1:
                 click.echo(err=True)
                 return "cancel"
@@ -79,8 +85,8 @@ def _ask(interrupts: Interrupts) -> str:
 def print_lines(lines: Iterable[LogLine], *, to_stderr: bool = False) -> None:
     """Print what the job printed; what torchrun's agent said of it is ours to tell, so it goes to stderr."""
     renderer = Renderer.on(sys.stdout)
-    for line in lines:
-        click.echo(renderer.line(line), err=to_stderr or line.stream == "agent")
+    for err, together in groupby(lines, lambda line: to_stderr or line.stream == "agent"):
+        click.echo("\n".join(map(renderer.line, together)), err=err)
 
 
 def say_where_it_stands(news: News, said: str) -> str:

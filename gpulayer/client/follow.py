@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import groupby
 from typing import Protocol
 
 from gpulayer.client.interrupts import Interrupts
+from gpulayer.client.listening import Listener
 from gpulayer.plane import Plane
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor, News
 from gpulayer.spec.records import JobRecord
 
-LOOK_S = 0.25
-"""How long one look for news may take: a Ctrl-C is acted on after it."""
+BEAT_S = 1.0
+"""How often ``each`` is called while there is no news."""
 
 
 class Showing(Protocol):
@@ -34,46 +36,55 @@ class Follower:
         self.plane = plane
         self.job_id = job_id
         self._cursor = Cursor()
+        self._listener = Listener(plane, job_id)
         self._show_ranks = show_ranks
 
     def until(
         self, done: Callable[[JobRecord], bool], *, showing: Showing, interrupts: Interrupts, each: Callable[[JobRecord], None]
     ) -> JobRecord:
-        """Follow until ``done`` says so; ``each`` sees every state on the way.
+        """Follow until ``done`` says so; ``each`` sees every state on the way, and the last one again while nothing happens.
 
         One Ctrl-C asks for the job's end and goes on following (its last checkpoint is still to come), a second kills it.
         """
         heard = 0
+        interrupts.on_interrupt = self._listener.wake
         try:
-            while True:
-                job = self.look(LOOK_S, showing)
-                if done(job):
-                    return job
+            job = self.look(0.0, showing)
+            while not done(job):
                 each(job)
                 if interrupts.count > heard:
                     heard = interrupts.count
                     say("stopping the job; Ctrl-C again kills it." if heard == 1 else "killing the job.", showing)
                     self.plane.cancel(self.job_id, kill=heard > 1)
+                news = self._listener.hear(self._cursor, BEAT_S)
+                if news is not None:
+                    job = self._take(news, showing)
+            return job
         finally:
             showing.close()
 
     def look(self, timeout_s: float, showing: Showing) -> JobRecord:
         """Take the news, show them, and return the job as it is."""
-        news = self._take(timeout_s, showing)
+        return self._take(self._news(timeout_s), showing)
+
+    def _news(self, timeout_s: float) -> News:
+        return self.plane.news(self.job_id, self._cursor, timeout_s=timeout_s)
+
+    def _take(self, news: News, showing: Showing) -> JobRecord:
+        self._show(news, showing)
         while news.more:
-            news = self._take(0.0, showing)
+            news = self._news(0.0)
+            self._show(news, showing)
         showing.show(news.job)
         return news.job
 
-    def _take(self, timeout_s: float, showing: Showing) -> News:
-        news = self.plane.news(self.job_id, self._cursor, timeout_s=timeout_s)
+    def _show(self, news: News, showing: Showing) -> None:
         self._cursor = news.cursor
         lines = [line for line in news.lines if self._is_shown(line)]
         if lines:
             showing.pause()
-        for line in lines:
-            print(self._in_words(line), file=sys.stderr if line.stream == "stderr" else sys.stdout, flush=True)
-        return news
+        for stream, together in groupby(lines, lambda line: line.stream):
+            print("\n".join(map(self._in_words, together)), file=sys.stderr if stream == "stderr" else sys.stdout, flush=True)
 
     def _is_shown(self, line: LogLine) -> bool:
         return self._show_ranks or (line.rank == 0 and line.call is not None)

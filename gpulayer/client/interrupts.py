@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -12,11 +13,12 @@ class Interrupts:
     """Counts SIGINTs inside of its block instead of letting them break a transaction in the middle.
 
     The third one is a KeyboardInterrupt at once, as Python's own would have been. Outside of the main thread, or where
-    SIGINT is ignored (``nohup``, ``&``), nothing is changed.
+    SIGINT is ignored (``nohup``, ``&``), nothing is changed. ``on_interrupt`` is called in the signal's handler.
     """
 
     def __init__(self) -> None:
         self.count = 0
+        self.on_interrupt: Callable[[], object] = lambda: None
         self._before: Any = None
         self._taken = False
 
@@ -35,5 +37,6 @@ class Interrupts:
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
+        self.on_interrupt()
         if self.count > 2:
             raise KeyboardInterrupt

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 
 import pytest
 
 from gpulayer.client.follow import Follower
 from gpulayer.client.interrupts import Interrupts
+from gpulayer.client.listening import Listener
 from gpulayer.client.progress import PlainLines
+from gpulayer.errors import PlaneUnreachable
 from gpulayer.spec.job import CommandJob
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor, News
@@ -72,9 +75,9 @@ def test_every_ranks_lines_are_tagged_when_asked_for(capsys: pytest.CaptureFixtu
 
 
 def test_ctrl_c_cancels_and_a_second_one_kills() -> None:
-    told = Told((), (), (), ())
+    told, presses = Told((), (), (), ()), iter((signal.SIGINT, signal.SIGINT))
     with Interrupts() as interrupts:
-        follow(told, interrupts, each=lambda job: os.kill(os.getpid(), signal.SIGINT))
+        follow(told, interrupts, each=lambda job: os.kill(os.getpid(), next(presses, 0)))
     assert told.cancels == [False, True]
 
 
@@ -92,3 +95,60 @@ def test_a_third_ctrl_c_breaks_out() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+class Silent(Told):
+    """A plane that has no news until the job is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = threading.Event()
+        self.cancelled = threading.Event()
+
+    def news(self, job_id: str, cursor: Cursor, *, timeout_s: float) -> News:
+        if timeout_s == 0.0:
+            return News(job=JOB, cursor=Cursor(lines=1))
+        self.asked.set()
+        assert self.cancelled.wait(timeout_s), "it was not cancelled while this question was open"
+        return News(job=ENDED, cursor=Cursor(lines=2))
+
+    def cancel(self, job_id: str, *, kill: bool) -> None:
+        super().cancel(job_id, kill=kill)
+        self.cancelled.set()
+
+
+def test_ctrl_c_does_not_wait_for_the_answer_to_an_open_question() -> None:
+    told = Silent()
+
+    def press() -> None:
+        assert told.asked.wait(30)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    pressing = threading.Thread(target=press)
+    pressing.start()
+    with Interrupts() as interrupts:
+        assert follow(told, interrupts) is ENDED
+    pressing.join()
+    assert told.cancels == [False]
+
+
+def test_trouble_with_the_plane_comes_out_where_it_is_followed() -> None:
+    class Broken(Silent):
+        def news(self, job_id: str, cursor: Cursor, *, timeout_s: float) -> News:
+            if timeout_s > 0.0:
+                raise PlaneUnreachable("It is away.")
+            return super().news(job_id, cursor, timeout_s=timeout_s)
+
+    with pytest.raises(PlaneUnreachable):
+        follow(Broken(), Interrupts())
+
+
+def test_an_answer_to_a_question_from_an_earlier_place_is_dropped() -> None:
+    told = Silent()
+    listener = Listener(told, "job-1")  # type: ignore[arg-type]
+    assert listener.hear(Cursor(lines=1), 0.0) is None
+    listener.wake()
+    assert listener.hear(Cursor(lines=5), 30.0) is None
+    told.cancelled.set()
+    assert listener.hear(Cursor(lines=5), 30.0) is not None
+    assert listener.hear(Cursor(lines=2), 30.0) is not None
