@@ -8,6 +8,7 @@ from gpulayer.spec.base import Record
 from gpulayer.spec.calls import CallView, Progress
 from gpulayer.spec.causes import Evidence
 from gpulayer.spec.job import Job
+from gpulayer.spec.ranks import Ranks
 from gpulayer.spec.states import JobState, Phase, Reason, TaskState
 from gpulayer.spec.workers import Device, WorkerInfo
 
@@ -85,9 +86,10 @@ class JobRecord(Record):
     calls: tuple[CallView, ...] = ()
     caller_ended: bool = False
     hold_since: float | None = None
+    ranks: Ranks = Ranks()
     progress: Progress | None = None
     why: tuple[str, ...] = ()
-    """Why it waits: the scheduler's sentences."""
+    """Why it waits: the scheduler's sentences, or which ranks the others wait for."""
     created_at: float = 0.0
     queued_at: float = 0.0
     """When it last joined the queue: later than ``created_at`` for a new attempt."""
@@ -106,7 +108,7 @@ class JobRecord(Record):
 
 
 class WorkerRecord(Record):
-    """A registered worker. ``busy`` holds the (job_id, attempt, node_rank) that it is at, ended ones excepted."""
+    """A registered worker. ``busy`` holds the (job_id, attempt, node_rank) of which processes may live: lost ones count."""
 
     info: WorkerInfo
     state: str = "online"
@@ -197,6 +199,8 @@ class Order(Record):
     rendezvous: RendezvousPoint | None = None
     peers: tuple[Peer, ...] = ()
     """All nodes, once they are ready, in a gang that is small enough for each to dial each."""
+    still_after_s: float | None = None
+    """Others wait for ranks of this node: say which show no sign of life for so long."""
     stop: Stop | None = None
     calls: tuple[CallView, ...] = ()
     caller_ended: bool = False

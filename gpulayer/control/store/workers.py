@@ -158,10 +158,9 @@ def _idle(info: str, state: str, registered_at: float, heard_at: float) -> Worke
 
 
 def _busy(idle: WorkerRecord, held: list[tuple[TaskRecord, float | None]]) -> WorkerRecord:
-    busy = [(task, until) for task, until in held if not task.state.terminal]
-    ends = [until for _, until in busy]
+    ends = [until for _, until in held]
     more = {
-        "busy": tuple((task.job_id, task.attempt, task.node_rank) for task, _ in busy),
+        "busy": tuple((task.job_id, task.attempt, task.node_rank) for task, _ in held),
         "leased": tuple(device.uuid for task, _ in held for device in task.devices),
         "busy_until": None if None in ends else max((end for end in ends if end is not None), default=None),
     }

@@ -320,7 +320,7 @@ class Histories(RuleBasedStateMachine):
             if not worker.alive and worker.info.id in self._workers():
                 self._remove(worker)
         assert {key_of(task) for task in self.keep.held()} <= self._hung()
-        assert not any(worker.busy for worker in self.keep.workers())
+        assert {key for worker in self.keep.workers() for key in worker.busy} <= self._hung()
         self.all_is_well()
 
     def _meet_its_end(self, worker: Worker) -> None:

@@ -149,7 +149,7 @@ class InMemory:
 
     def _with_tasks(self, worker: WorkerRecord) -> WorkerRecord:
         here = [task for task in self._held.values() if task.worker_id == worker.info.id]
-        busy = tuple(key_of(task) for task in here if not task.state.terminal)
+        busy = tuple(key_of(task) for task in here)
         leased = tuple(device.uuid for task in here for device in task.devices)
         return worker.model_copy(update={"busy": busy, "leased": leased})
 

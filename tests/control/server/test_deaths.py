@@ -133,7 +133,7 @@ def test_tasks_of_a_killed_host_are_lost_and_the_worker_too(home: Path) -> None:
         ended = wait_for(plane, job.id, lambda job: job.state.terminal)
         assert (ended.state, ended.reason) == (JobState.LOST, Reason.WORKER_LOST)
         [worker] = plane.workers()
-        assert (worker.state, worker.busy) == ("lost", ())
+        assert worker.state == "lost"
 
 
 def test_a_lost_task_is_given_up_only_when_its_guard_let_go(home: Path) -> None:
