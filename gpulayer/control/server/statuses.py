@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from gpulayer import errors
+from gpulayer.control.store.conflict import Conflict
 from gpulayer.errors import GPULayerError
 from gpulayer.spec.base import Record
 
@@ -40,6 +41,7 @@ STATUS: dict[type[GPULayerError], int] = {
 """The nearest class counts; whatever isn't here is our fault."""
 
 RETRY_AFTER_S = 1.0
+_CONFLICT_S = 0.1
 
 
 class Told(Record):
@@ -114,6 +116,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _fault)
     app.add_exception_handler(OverflowError, _not_storable)
     app.add_exception_handler(DataError, _not_storable)
+    app.add_exception_handler(Conflict, _not_first)
 
 
 async def _ours(request: Request, error: Exception) -> JSONResponse:
@@ -140,6 +143,11 @@ async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
 
 async def _not_storable(request: Request, error: Exception) -> JSONResponse:
     return answer(errors.BadRequest("The request holds a number or a character that no plane can store."))
+
+
+async def _not_first(request: Request, error: Exception) -> JSONResponse:
+    """Nothing of it was written, so it can be asked for again at once."""
+    return answer(errors.PlaneBusy("Someone else wrote the same at the same moment.", retry_after_s=_CONFLICT_S))
 
 
 async def _fault(request: Request, error: Exception) -> JSONResponse:

@@ -12,6 +12,7 @@ import pytest
 
 from gpulayer.control.server.quota import MARK, Quota
 from gpulayer.control.server.rates import Rate
+from gpulayer.control.store.conflict import Conflict
 from gpulayer.errors import from_wire
 from tests.control.given import a_worker, some_lines
 from tests.control.server.asked import Asked
@@ -123,6 +124,18 @@ def test_a_plane_that_stops_answers_that_it_does(asked: Asked) -> None:
     assert told(asked.one("GET", "/v1/jobs")) == (503, "plane_busy")
     assert asked.one("GET", "/readyz").status_code == 503
     assert asked.one("GET", "/healthz").status_code == 200
+
+
+def test_a_write_that_gave_way_to_another_may_be_asked_for_again(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gives_way(*_: object, **__: object) -> None:
+        raise Conflict("deadlock detected")
+
+    monkeypatch.setattr(asked.plane, "register", gives_way)
+    worker = a_worker()
+    answer = asked.one("PUT", f"/v1/workers/{worker.id}", json=worker.model_dump(mode="json"))
+    assert told(answer) == (503, "plane_busy")
+    assert "deadlock" not in answer.text
+    assert float(answer.headers["Retry-After"]) < 1
 
 
 def test_a_fault_is_told_by_an_id_that_the_log_explains(
