@@ -8,8 +8,9 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
@@ -17,11 +18,14 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from gpulayer.artifacts import copying
-from gpulayer.errors import BlobNotFound
+from gpulayer.errors import BlobNotFound, GPULayerError, PlaneBusy
 from gpulayer.spec.files import Blob
 
 _CHUNK = 2 * 1024 * 1024
 _ABANDONED_S = 24 * 3600.0
+_RETRY_S = 2.0
+_BUCKETS = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"))
+"""Protocols of stores without folders: asking them for one may make a bucket that nobody wanted."""
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -32,6 +36,10 @@ class BlobStore:
         self.url = url
         fs, root = fsspec.core.url_to_fs(url)
         self._blobs: _Blobs = _LocalBlobs(Path(root)) if isinstance(fs, LocalFileSystem) else _RemoteBlobs(fs, root)
+
+    def check(self) -> None:
+        """Try whether blobs can be written, read and deleted; raises an error that says why not."""
+        self._blobs.check()
 
     def has(self, sha256: str) -> bool:
         return self._blobs.has(_checked(sha256))
@@ -63,6 +71,7 @@ class BlobStore:
 
 
 class _Blobs(Protocol):
+    def check(self) -> None: ...
     def has(self, sha256: str) -> bool: ...
     def put(self, source: BinaryIO) -> Blob: ...
     def open(self, sha256: str) -> BinaryIO: ...
@@ -89,6 +98,9 @@ class _LocalBlobs:
 
     def _path(self, sha256: str) -> Path:
         return self._root / sha256[:2] / sha256
+
+    def check(self) -> None:
+        self.delete(self.put(io.BytesIO(secrets.token_bytes(16))).sha256)
 
     def has(self, sha256: str) -> bool:
         return self._path(sha256).is_file()
@@ -123,18 +135,29 @@ class _LocalBlobs:
 
 
 class _RemoteBlobs:
-    """Blobs at any other fsspec file system."""
+    """Blobs at any other fsspec file system; whatever goes wrong on the way there is a plane that is busy."""
 
     def __init__(self, fs: fsspec.AbstractFileSystem, root: str) -> None:
         self._fs = fs
         self._root = root.rstrip("/")
+        self._has_folders = _BUCKETS.isdisjoint([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol)
 
     def _path(self, sha256: str) -> str:
         return f"{self._root}/{sha256[:2]}/{sha256}"
 
+    def check(self) -> None:
+        """Write, read and delete something, and remove what was left half written long ago."""
+        self.delete(self.put(io.BytesIO(secrets.token_bytes(16))).sha256)
+        with self._away_named(), suppress(FileNotFoundError):
+            for part in self._fs.ls(f"{self._root}/parts", detail=False):
+                begun = part.rpartition("/")[2].partition("-")[0]
+                if begun.isdigit() and int(begun) < time.time() - _ABANDONED_S:
+                    self._fs.rm_file(part)
+
     def has(self, sha256: str) -> bool:
-        self._fs.invalidate_cache()
-        return bool(self._fs.exists(self._path(sha256)))
+        with self._away_named():
+            self._fs.invalidate_cache()
+            return bool(self._fs.exists(self._path(sha256)))
 
     def put(self, source: BinaryIO) -> Blob:
         blob = _hash(source)
@@ -142,23 +165,29 @@ class _RemoteBlobs:
             return blob
         source.seek(0)
         path = self._path(blob.sha256)
-        part = f"{self._root}/parts/{secrets.token_hex(8)}"
-        self._fs.makedirs(self._fs._parent(path), exist_ok=True)
-        self._fs.makedirs(self._fs._parent(part), exist_ok=True)
+        part = f"{self._root}/parts/{int(time.time())}-{secrets.token_hex(8)}"
         try:
-            with self._fs.open(part, "wb") as writing:
-                sent = _copy_hashed(source, writing)
-            if sent != blob:
-                raise OSError(f"The file changed while it was stored: it had {blob.size} bytes, {sent.size} were sent.")
-            self._fs.mv(part, path)
+            with self._away_named(missing_is_away=True):
+                self._make_folders(path, part)
+                with self._fs.open(part, "wb") as writing:
+                    sent = _copy_hashed(source, writing)
+                if sent != blob:
+                    raise _Changed(f"The file changed while it was stored: it had {blob.size} bytes, {sent.size} were sent.")
+                self._fs.mv(part, path)
         except BaseException:
             with suppress(Exception):
                 self._fs.rm_file(part)
             raise
         return blob
 
+    def _make_folders(self, *paths: str) -> None:
+        if self._has_folders:
+            for path in paths:
+                self._fs.makedirs(self._fs._parent(path), exist_ok=True)
+
     def open(self, sha256: str) -> BinaryIO:
-        return cast(BinaryIO, self._fs.open(self._path(sha256), "rb"))
+        with self._away_named():
+            return cast(BinaryIO, self._fs.open(self._path(sha256), "rb"))
 
     def fetch(self, sha256: str, to: Path) -> None:
         with self.open(sha256) as reading, copying.written_beside(to) as writing:
@@ -167,8 +196,25 @@ class _RemoteBlobs:
                 raise OSError(f"The store gave {got.size} other bytes for the blob {sha256}.")
 
     def delete(self, sha256: str) -> None:
-        with suppress(FileNotFoundError):
+        with self._away_named(), suppress(FileNotFoundError):
             self._fs.rm_file(self._path(sha256))
+
+    @contextmanager
+    def _away_named(self, *, missing_is_away: bool = False) -> Iterator[None]:
+        """Make one error of the many that clients of stores raise; a blob that is missing is none."""
+        try:
+            yield
+        except (GPULayerError, _Changed):
+            raise
+        except Exception as cause:
+            if isinstance(cause, FileNotFoundError) and not missing_is_away:
+                raise
+            why = " ".join(str(cause).split()) or type(cause).__name__
+            raise PlaneBusy(f"The artifact store at {self._root} did not do it: {why}.", retry_after_s=_RETRY_S) from cause
+
+
+class _Changed(OSError):
+    """The file was written to while it was stored."""
 
 
 def _copy_hashed(source: BinaryIO, target: BinaryIO) -> Blob:

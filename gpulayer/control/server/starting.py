@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gpulayer.artifacts.store import BlobStore
@@ -19,8 +20,19 @@ from gpulayer.control.server.rates import Rate
 from gpulayer.control.server.tls import Tls
 from gpulayer.control.server.uploads import ABANDONED_S, LONGEST_BLOB, Uploads
 from gpulayer.control.store import tokens
+from gpulayer.control.store.sqlite import errors_named
 from gpulayer.control.store.store import open_database
-from gpulayer.errors import ServerRefused
+from gpulayer.errors import (
+    DiskFull,
+    GPULayerError,
+    HomeDamaged,
+    HomeError,
+    HomeOnNetworkFilesystem,
+    HomeTooNew,
+    HomeUnwritable,
+    PlaneBusy,
+    ServerRefused,
+)
 
 RELOOK_S = 1.0
 """Where other servers write to the same database, nobody trusts for longer in being woken."""
@@ -68,20 +80,42 @@ def run(options: Options, on_ready: Callable[[Ready], None]) -> None:
     """Serve until told to end; raises ``ServerRefused``, or what the database says, before anything answers."""
     _check(options)
     with ExitStack() as opened:
-        make_private_folder(options.data)
-        if options.database_file is not None:
-            home.refuse_network(options.database_file.parent)
-            opened.enter_context(serving.only_server_of(options.database_file))
-        sock = opened.enter_context(serving.listening(options.host, options.port))
-        shown = _certificate(options)
+        with _refusals_named(options):
+            make_private_folder(options.data)
+            if options.database_file is not None:
+                home.refuse_network(options.database_file.parent)
+                opened.enter_context(serving.only_server_of(options.database_file))
+            sock = opened.enter_context(serving.listening(options.host, options.port))
+            shown = _certificate(options)
+            plane = opened.enter_context(_plane(options))
         fingerprint = shown.fingerprint if shown and options.tls_cert is None else ""
-        plane = opened.enter_context(_plane(options))
         uploads = Uploads(options.data / "uploads", plane.keeper, options.longest_blob)
         app = application(plane, uploads, fingerprint=fingerprint, rate=options.rate)
         with plane.store.read() as db:
             ready = Ready(serving.url_of(sock, shown is not None), fingerprint, bool(tokens.all_in(db)))
         plane.start({"uploads": (ABANDONED_S / 24, uploads.forget_abandoned)})
         serving.serve(app, sock, shown, on_ready=lambda: on_ready(ready), on_stop=plane.waits.close)
+
+
+_ELSEWHERE: dict[type[HomeError], str] = {
+    HomeUnwritable: "Name a folder that you can write to with --data.",
+    HomeTooNew: "Upgrade gpulayer, or name another --database. Nothing was changed.",
+    HomeDamaged: "Bring it back from a copy, or name another --database. Nothing was changed.",
+    HomeOnNetworkFilesystem: "Name a folder on a local disk with --data, or a PostgreSQL server with --database.",
+    DiskFull: "Free some space, or name another folder with --data.",
+}
+"""What to do about a folder where the embedded plane would speak of GPULAYER_HOME."""
+
+
+@contextmanager
+def _refusals_named(options: Options) -> Iterator[None]:
+    """Say of what is wrong with the folder or the database what a server's options can do about it."""
+    try:
+        with errors_named(options.data):
+            yield
+    except HomeError as error:
+        error.next_step = next((way for kind, way in _ELSEWHERE.items() if isinstance(error, kind)), error.next_step)
+        raise
 
 
 def _check(options: Options) -> None:
@@ -94,7 +128,7 @@ def _check(options: Options) -> None:
 def _certificate(options: Options) -> Tls | None:
     """Return what the server shows: what was given, nothing on loopback or where that was asked for, else one of its own."""
     if options.tls_cert is not None and options.tls_key is not None:
-        return Tls(options.tls_cert, options.tls_key, tls.fingerprint(options.tls_cert))
+        return tls.given(options.tls_cert, options.tls_key, datetime.now(UTC))
     if options.insecure or serving.is_loopback(options.host):
         return None
     return tls.ensure(options.data / "tls", [options.host, socket.gethostname(), socket.getfqdn()])
@@ -103,7 +137,7 @@ def _certificate(options: Options) -> Tls | None:
 def _plane(options: Options) -> HostedPlane:
     store = open_database(options.database_url, options.data)
     try:
-        keeper = Keeper(store, BlobStore(options.artifacts or (options.data / "blobs").as_uri()))
+        keeper = Keeper(store, _files(options))
         relook_s = RELOOK_S if options.database_file is None else None
         return HostedPlane(
             store,
@@ -116,3 +150,15 @@ def _plane(options: Options) -> HostedPlane:
     except BaseException:
         store.close()
         raise
+
+
+def _files(options: Options) -> BlobStore:
+    """Open the artifact store, and try it: what is wrong with it shall show now, and not at the first job."""
+    url = options.artifacts or (options.data / "blobs").as_uri()
+    try:
+        files = BlobStore(url)
+        files.check()
+        return files
+    except (PlaneBusy, OSError, ValueError, ImportError) as cause:
+        why = cause.sentence if isinstance(cause, GPULayerError) else f"{url} can't be used: {cause}."
+        raise ServerRefused(why, next_step="Check --artifacts, and what its store asks for as credentials.") from cause

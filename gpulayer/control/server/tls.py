@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import ipaddress
 import os
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,13 +49,32 @@ def ensure(folder: Path, names: Iterable[str]) -> Tls:
     return Tls(cert_path, key_path, fingerprint(cert_path))
 
 
+def given(cert_path: Path, key_path: Path, now: datetime.datetime) -> Tls:
+    """Return a certificate that someone else made; raises ``ServerRefused`` for one that no client would accept."""
+    found = Tls(cert_path, key_path, fingerprint(cert_path))
+    until = _read(cert_path).not_valid_after_utc
+    if until < now:
+        raise ServerRefused(f"The certificate {cert_path} ended on {until:%Y-%m-%d}.", next_step="Give a renewed one.")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_path, key_path, password="")
+    except (OSError, ValueError) as cause:  # a mismatch is an SSLError, which is an OSError
+        why = "belongs to another certificate" if "MISMATCH" in str(cause) else f"can't be used ({cause})"
+        raise ServerRefused(
+            f"The key {key_path} {why}.", next_step=f"Give the key of {cert_path}, in PEM and without a password."
+        ) from cause
+    return found
+
+
 def fingerprint(cert_path: Path) -> str:
     """Return the SHA-256 (hex) of the first certificate in a PEM file, in its DER form."""
+    return hashlib.sha256(_read(cert_path).public_bytes(serialization.Encoding.DER)).hexdigest()
+
+
+def _read(cert_path: Path) -> x509.Certificate:
     try:
-        found = x509.load_pem_x509_certificate(cert_path.read_bytes())
+        return x509.load_pem_x509_certificate(cert_path.read_bytes())
     except (OSError, ValueError) as cause:
         raise ServerRefused(f"The certificate {cert_path} can't be read: {cause}.", next_step="Give a PEM file.") from cause
-    return hashlib.sha256(found.public_bytes(serialization.Encoding.DER)).hexdigest()
 
 
 def _certificate(key: ec.EllipticCurvePrivateKey, names: Iterable[str]) -> x509.Certificate:
