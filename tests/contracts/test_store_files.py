@@ -118,9 +118,31 @@ def test_only_blobs_that_nothing_refers_to_are_collected(store: Store) -> None:
         assert blobs.unreferenced(db, 6.0, 6.0, set()) == [loose.sha256]
         assert blobs.unreferenced(db, 4.0, 6.0, set()) == []
         assert blobs.unreferenced(db, 4.0, 6.0, {loose.sha256, source.sha256}) == [loose.sha256]
-        assert not blobs.forget_untouched(db, loose.sha256, 5.0)
-        assert blobs.forget_untouched(db, loose.sha256, 5.1)
-        assert blobs.touched_at(db, loose.sha256) is None
+        assert not blobs.condemn(db, loose.sha256, 6.0, untouched_since=5.0, given_up_since=0.0)
+        assert blobs.condemn(db, loose.sha256, 6.0, untouched_since=5.1, given_up_since=0.0)
+
+
+def test_a_condemned_blob_is_not_counted_on_and_its_deletion_can_be_taken_over(store: Store) -> None:
+    blob = a_blob("going")
+
+    def condemn(now: float, given_up_since: float = 0.0) -> bool:
+        return blobs.condemn(db, blob.sha256, now, untouched_since=5.1, given_up_since=given_up_since)
+
+    with store.write() as db:
+        blobs.keep(db, blob, 5.0)
+        assert condemn(6.0)
+        assert blobs.touched_at(db, blob.sha256) is None
+        assert not blobs.touch(db, blob.sha256, 7.0)
+        assert not blobs.keep(db, blob, 7.0)
+        assert blobs.unreferenced(db, 9.0, 9.0, set()) == []
+        assert not condemn(8.0)
+        assert blobs.half_deleted(db, 7.0) == [blob.sha256]
+        assert condemn(8.0, given_up_since=7.0)
+        blobs.forget_condemned(db, blob.sha256, 6.0)
+        assert blobs.condemned_at(db, blob.sha256) == 8.0
+        blobs.forget_condemned(db, blob.sha256, 8.0)
+        assert blobs.keep(db, blob, 9.0)
+        assert blobs.touched_at(db, blob.sha256) == 9.0
 
 
 def test_a_large_file_and_an_exact_time_are_kept(store: Store) -> None:

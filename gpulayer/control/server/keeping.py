@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
@@ -9,7 +11,10 @@ from typing import BinaryIO
 from gpulayer.artifacts.store import BlobStore
 from gpulayer.control.store import blobs, housekeeping, processes, workers
 from gpulayer.control.store.store import Store
+from gpulayer.errors import PlaneBusy
 from gpulayer.spec.files import Blob
+
+_log = logging.getLogger("gpulayer.server")
 
 UNTOUCHED_S = 24 * 3600.0
 """Between a blob's last mention and its collection, when nothing refers to it: time to submit the job that will."""
@@ -18,6 +23,9 @@ RELEASED_S = 120.0
 COLLECT_EVERY_S = 300.0
 GONE_S = 7 * 24 * 3600.0
 """How long processes and workers that are gone stay on record."""
+GIVEN_UP_S = 30.0
+"""A deletion that takes longer is one whose process was killed."""
+_LOOK_S = 0.02
 _FRESH_S = 30.0
 """A blob touched so recently isn't touched again for every question."""
 
@@ -44,10 +52,22 @@ class Keeper:
         while True:
             blob = self._files.put(source)
             with self._store.write() as db:
-                blobs.keep(db, blob, self._store.now())  # waits for a collection of it that is under way
-                if self._files.has(blob.sha256):
-                    return blob
-                blobs.forget(db, blob.sha256)  # a collection came between
+                kept = blobs.keep(db, blob, self._store.now())
+            if not kept:
+                self._see_deleted(blob.sha256)
+            elif self._files.has(blob.sha256):  # else it was deleted since it was stored, and no more from here on
+                return blob
+
+    def _see_deleted(self, sha256: str) -> None:
+        """Wait until a blob that is being deleted is gone; delete it when whoever began was killed."""
+        while True:
+            with self._store.read() as db:
+                since = blobs.condemned_at(db, sha256)
+            if since is None:
+                return
+            if since < self._store.now() - GIVEN_UP_S:
+                self._delete(sha256, 0.0)
+            time.sleep(_LOOK_S)
 
     def open(self, sha256: str) -> BinaryIO:
         return self._files.open(sha256)
@@ -69,11 +89,20 @@ class Keeper:
         """Delete what nothing refers to and nobody has mentioned for long; for ``released`` blobs, a short while is long."""
         with self._store.read() as db:
             found = blobs.unreferenced(db, now - UNTOUCHED_S, now - RELEASED_S, set(released))
-        for sha256 in found:
-            self._delete(sha256, now - RELEASED_S)
+            found += blobs.half_deleted(db, now - GIVEN_UP_S)
+        try:
+            for sha256 in found:
+                self._delete(sha256, now - RELEASED_S)
+        except PlaneBusy as trouble:
+            _log.warning("collection goes on later: %s", trouble.sentence)
 
-    def _delete(self, sha256: str, since: float) -> None:
-        # The file goes within the transaction (a single unlink): a ``put`` that finds the row gone finds the file gone too.
+    def _delete(self, sha256: str, untouched_since: float) -> None:
+        # The bytes may be far away, so they go outside of a transaction: who wants to keep the blob meanwhile finds it
+        # condemned, waits, and stores it anew.
+        now = self._store.now()
         with self._store.write() as db:
-            if blobs.forget_untouched(db, sha256, since):
-                self._files.delete(sha256)
+            if not blobs.condemn(db, sha256, now, untouched_since=untouched_since, given_up_since=now - GIVEN_UP_S):
+                return
+        self._files.delete(sha256)
+        with self._store.write() as db:
+            blobs.forget_condemned(db, sha256, now)

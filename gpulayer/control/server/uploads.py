@@ -6,9 +6,13 @@ import hashlib
 import os
 import re
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import anyio
+import anyio.to_thread
 
 from gpulayer.artifacts.copying import full_disk_named
 from gpulayer.control.server.keeping import Keeper
@@ -21,6 +25,10 @@ ABANDONED_S = 24 * 3600.0
 
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _SPAN = re.compile(r"bytes (?:(\d{1,15})-(\d{1,15})|\*)/(\d{1,15})\Z")
+
+
+_THREADS = 16
+Found = TypeVar("Found")
 
 
 class Part(NamedTuple):
@@ -56,6 +64,11 @@ class Uploads:
         self._folder = folder
         self._keeper = keeper
         self._longest = longest
+        self._threads = anyio.CapacityLimiter(_THREADS)
+
+    async def in_thread(self, ask: Callable[[], Found]) -> Found:
+        """Do what may take as long as the artifact store likes, in a thread that no other question waits for."""
+        return await anyio.to_thread.run_sync(ask, limiter=self._threads)
 
     def begin(self, whose: str, sha256: str, part: Part) -> Upload | Blob:
         """Return the upload to write a part to; or the blob, when there is nothing left to write."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, and_, delete, or_, select, update
 
 from gpulayer.control.store import files
 from gpulayer.control.store.replace import replace
@@ -15,28 +15,47 @@ from gpulayer.spec.files import Blob
 _DIGEST = re.compile(r'"([0-9a-f]{64})"')
 
 
-def keep(db: Connection, blob: Blob, now: float) -> None:
-    """Note that a blob is stored, and that someone counts on it from now on."""
+def keep(db: Connection, blob: Blob, now: float) -> bool:
+    """Note that a blob is stored, and that someone counts on it from now on; False while it is being deleted."""
+    known = select(blobs.c.condemned_at).where(blobs.c.sha256 == blob.sha256).with_for_update()
+    if db.execute(known).scalar() is not None:
+        return False
     replace(db, blobs, {"sha256": blob.sha256}, {"size": blob.size, "touched_at": now})
+    return True
 
 
 def touch(db: Connection, sha256: str, now: float) -> bool:
     """Note that someone counts on a blob; False when it isn't stored."""
-    return bool(db.execute(update(blobs).where(blobs.c.sha256 == sha256).values(touched_at=now)).rowcount)
+    touched = update(blobs).where(blobs.c.sha256 == sha256, blobs.c.condemned_at.is_(None)).values(touched_at=now)
+    return bool(db.execute(touched).rowcount)
 
 
 def touched_at(db: Connection, sha256: str) -> float | None:
     """Return when someone last counted on a blob, None when it isn't stored."""
-    return db.execute(select(blobs.c.touched_at).where(blobs.c.sha256 == sha256)).scalar()
+    return db.execute(select(blobs.c.touched_at).where(blobs.c.sha256 == sha256, blobs.c.condemned_at.is_(None))).scalar()
 
 
-def forget_untouched(db: Connection, sha256: str, since: float) -> bool:
-    """Delete the row of a blob that nobody touched since a time; True when there was one, and its file may go too."""
-    return bool(db.execute(delete(blobs).where(blobs.c.sha256 == sha256, blobs.c.touched_at < since)).rowcount)
+def condemned_at(db: Connection, sha256: str) -> float | None:
+    """Return since when a blob is being deleted, None when it isn't."""
+    return db.execute(select(blobs.c.condemned_at).where(blobs.c.sha256 == sha256)).scalar()
 
 
-def forget(db: Connection, sha256: str) -> None:
-    db.execute(delete(blobs).where(blobs.c.sha256 == sha256))
+def condemn(db: Connection, sha256: str, now: float, *, untouched_since: float, given_up_since: float) -> bool:
+    """Begin to delete a blob: one that nobody touched since a time, or one whose deletion was begun and given up."""
+    untouched = and_(blobs.c.condemned_at.is_(None), blobs.c.touched_at < untouched_since)
+    given_up = blobs.c.condemned_at < given_up_since
+    condemned = update(blobs).where(blobs.c.sha256 == sha256, or_(untouched, given_up)).values(condemned_at=now)
+    return bool(db.execute(condemned).rowcount)
+
+
+def forget_condemned(db: Connection, sha256: str, condemned_at: float) -> None:
+    """Delete the row of a blob whose bytes are gone, unless another has begun to delete it anew."""
+    db.execute(delete(blobs).where(blobs.c.sha256 == sha256, blobs.c.condemned_at == condemned_at))
+
+
+def half_deleted(db: Connection, given_up_since: float) -> list[str]:
+    """Return the blobs whose deletion was begun before a time and never ended: who did it was killed."""
+    return list(db.execute(select(blobs.c.sha256).where(blobs.c.condemned_at < given_up_since)).scalars())
 
 
 def unreferenced(db: Connection, untouched_since: float, released_since: float, released: set[str]) -> list[str]:
@@ -49,7 +68,7 @@ def unreferenced(db: Connection, untouched_since: float, released_since: float, 
     released = released | deleted
     return [
         row.sha256
-        for row in db.execute(select(blobs.c.sha256, blobs.c.touched_at))
+        for row in db.execute(select(blobs.c.sha256, blobs.c.touched_at).where(blobs.c.condemned_at.is_(None)))
         if row.sha256 not in kept and row.touched_at < (released_since if row.sha256 in released else untouched_since)
     ]
 

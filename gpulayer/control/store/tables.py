@@ -168,8 +168,12 @@ blobs = Table(
     Column("sha256", String(64), primary_key=True),
     Column("size", _Big, nullable=False),
     Column("touched_at", Float, nullable=False),
+    Column("condemned_at", Float),
 )
-"""A row means that the bytes are in the artifact store; ``touched_at`` is when someone last counted on it."""
+"""A row means that the bytes are in the artifact store; ``touched_at`` is when someone last counted on it.
+
+From ``condemned_at`` on the bytes are being deleted, and nobody may count on them.
+"""
 
 marks = Table("marks", metadata, Column("name", String(32), primary_key=True), Column("value", Float, nullable=False))
 """Times of the plane's own housekeeping."""

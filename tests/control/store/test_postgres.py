@@ -334,11 +334,14 @@ def test_a_blob_that_is_stored_while_it_is_collected_is_there(postgres: Cluster,
     keeper = Keeper(store, stored)
     blob = keeper.put(b"again")
     with store.write() as db:
-        assert blobs.forget_untouched(db, blob.sha256, store.now() + 1)
+        now = store.now()
+        assert blobs.condemn(db, blob.sha256, now, untouched_since=now + 1, given_up_since=0.0)
         other = threading.Thread(target=keeper.put, args=(b"again",), daemon=True)
         other.start()
         until(lambda: not other.is_alive() or postgres.ask(BLOCKED) == [(1,)])
-        stored.delete(blob.sha256)
+    stored.delete(blob.sha256)
+    with store.write() as db:
+        blobs.forget_condemned(db, blob.sha256, now)
     other.join(10)
     assert keeper.has(blob.sha256)
 

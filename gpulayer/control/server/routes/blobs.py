@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, BinaryIO
 
 from fastapi import APIRouter, Header, Path, Request, Response
@@ -11,7 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from gpulayer.control.engine.rights import Action
 from gpulayer.control.server.asking import Asking, Hosted, Receiving, as_json, in_thread
-from gpulayer.control.server.uploads import Upload, part_of
+from gpulayer.control.server.uploads import Upload, Uploads, part_of
 from gpulayer.errors import BadRequest
 from gpulayer.spec.base import Record
 from gpulayer.spec.files import Blob
@@ -41,27 +42,27 @@ async def put(
     """Take a part of a blob, or the whole; answers where to go on until all is there."""
     asker.may(Action.WRITE_BLOBS)
     part = part_of(content_range, content_length)
-    upload = await in_thread(lambda: uploads.begin(asker.principal.token_id, sha256, part))
+    upload = await uploads.in_thread(lambda: uploads.begin(asker.principal.token_id, sha256, part))
     if isinstance(upload, Blob):
         async for _ in request.stream():  # else the client, still sending, would find its connection broken
             pass
         return as_json(upload, 201)
     try:
-        await _receive(request, upload)
-        found = await in_thread(upload.finish)
+        await _receive(request, upload, uploads)
+        found = await uploads.in_thread(upload.finish)
     finally:
         upload.close()
     return as_json(found, 201) if isinstance(found, Blob) else as_json(Offset(offset=found))
 
 
-async def _receive(request: Request, upload: Upload) -> None:
+async def _receive(request: Request, upload: Upload, uploads: Uploads) -> None:
     gathered = bytearray()
     async for data in request.stream():
         gathered += data
         if len(gathered) >= _CHUNK:
             whole, gathered = bytes(gathered), bytearray()
-            await in_thread(lambda: upload.write(whole))  # noqa: B023 - awaited before it is bound anew
-    await in_thread(lambda: upload.write(bytes(gathered)))
+            await uploads.in_thread(lambda: upload.write(whole))  # noqa: B023 - awaited before it is bound anew
+    await uploads.in_thread(lambda: upload.write(bytes(gathered)))
 
 
 @router.get("/uploads/{sha256}")
@@ -72,12 +73,16 @@ def offset(sha256: Digest, uploads: Receiving, asker: Asking) -> Offset:
 
 
 @router.head("/blobs/{sha256}", response_class=Response)
-def head(sha256: Digest, plane: Hosted, asker: Asking) -> Response:
-    asker.may(Action.READ_BLOBS, sha256=sha256)
-    if not plane.has_blob(sha256):
-        return Response(status_code=404)
-    with plane.open_blob(sha256) as file:
-        return Response(headers={**_headers(sha256), "Content-Length": str(_size(file))})
+async def head(sha256: Digest, plane: Hosted, uploads: Receiving, asker: Asking) -> Response:
+    await in_thread(lambda: asker.may(Action.READ_BLOBS, sha256=sha256))
+
+    def look() -> Response:
+        if not plane.has_blob(sha256):
+            return Response(status_code=404)
+        with plane.open_blob(sha256) as file:
+            return Response(headers={**_headers(sha256), "Content-Length": str(_size(file))})
+
+    return await uploads.in_thread(look)
 
 
 @router.get(
@@ -85,12 +90,18 @@ def head(sha256: Digest, plane: Hosted, asker: Asking) -> Response:
     response_class=StreamingResponse,
     responses={200: {"content": {"application/octet-stream": {}}}, 206: {"content": {"application/octet-stream": {}}}},
 )
-def get(sha256: Digest, plane: Hosted, asker: Asking, wanted: Annotated[str | None, Header(alias="Range")] = None) -> Response:
+async def get(
+    sha256: Digest,
+    plane: Hosted,
+    uploads: Receiving,
+    asker: Asking,
+    wanted: Annotated[str | None, Header(alias="Range")] = None,
+) -> Response:
     """Stream a blob, or the one ``Range`` of it that is asked for."""
-    asker.may(Action.READ_BLOBS, sha256=sha256)
-    file = plane.open_blob(sha256)
+    await in_thread(lambda: asker.may(Action.READ_BLOBS, sha256=sha256))
+    file = await uploads.in_thread(lambda: plane.open_blob(sha256))
     try:
-        size = _size(file)
+        size = await uploads.in_thread(lambda: _size(file))
         span = _span(wanted, size)
         start, end = (0, size) if span is None else span
         headers = {**_headers(sha256), "Content-Length": str(max(0, end - start))}
@@ -99,7 +110,7 @@ def get(sha256: Digest, plane: Hosted, asker: Asking, wanted: Annotated[str | No
             return Response(status_code=416, headers={"Content-Range": f"bytes */{size}"})
         if span is not None:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
-        body = _bytes(file, start, end)
+        body = _bytes(file, start, end, uploads)
         return StreamingResponse(body, 200 if span is None else 206, headers, media_type="application/octet-stream")
     except BaseException:
         file.close()
@@ -126,9 +137,9 @@ def _span(wanted: str | None, size: int) -> tuple[int, int] | None:
     return int(found[1]), min(size, int(found[2]) + 1) if found[2] else size
 
 
-def _bytes(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
+async def _bytes(file: BinaryIO, start: int, end: int, uploads: Uploads) -> AsyncIterator[bytes]:
     with file:
-        file.seek(start)
-        while start < end and (data := file.read(min(_CHUNK, end - start))):
+        await uploads.in_thread(lambda: file.seek(start))
+        while start < end and (data := await uploads.in_thread(partial(file.read, min(_CHUNK, end - start)))):
             start += len(data)
             yield data

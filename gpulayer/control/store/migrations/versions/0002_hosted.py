@@ -13,6 +13,7 @@ _Big = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 def upgrade() -> None:
     op.add_column("workers", sa.Column("before_lost", sa.String(length=16), nullable=True))
+    op.add_column("blobs", sa.Column("condemned_at", sa.Float(), nullable=True))
     op.add_column("processes", sa.Column("heard_at", sa.Float(), nullable=True))
     op.add_column("processes", sa.Column("host", sa.Text(), nullable=True))
     op.create_table(
