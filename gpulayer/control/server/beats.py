@@ -7,6 +7,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from gpulayer.control.store.conflict import Conflict
+from gpulayer.errors import GPULayerError
+
 _log = logging.getLogger("gpulayer.server")
 
 BEAT_S = 0.1
@@ -20,7 +23,7 @@ class Beats:
     def __init__(self, chores: dict[str, Chore]) -> None:
         self._chores = chores
         self._due = dict.fromkeys(chores, 0.0)
-        self._failing: set[str] = set()
+        self._failing: dict[str, type[Exception]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpulayer-beats", daemon=True)
 
@@ -42,15 +45,29 @@ class Beats:
     def _do(self, name: str, chore: Callable[[], object]) -> None:
         try:
             chore()
-        except Exception:
-            if name not in self._failing:
-                _log.exception("chore failed", extra={"facts": {"chore": name}})
-            self._failing.add(name)
+        except Exception as trouble:
+            self._failed(name, trouble)
         else:
-            self._failing.discard(name)
+            if self._failing.pop(name, None) is not None:
+                _log.info("chore goes well again", extra={"facts": {"chore": name}})
+
+    def _failed(self, name: str, trouble: Exception) -> None:
+        """Say once that a chore fails and why, until it goes well again or fails for another reason."""
+        kind = type(trouble)
+        if self._failing.get(name) is kind:
+            return
+        self._failing[name] = kind
+        if isinstance(trouble, GPULayerError | Conflict):
+            _log.warning("chore failed", extra={"facts": {"chore": name, "why": _sentence(trouble)}})
+        else:
+            _log.error("chore failed", exc_info=trouble, extra={"facts": {"chore": name}})
 
     def close(self) -> None:
         """End after the chore that runs."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
+
+
+def _sentence(trouble: Exception) -> str:
+    return trouble.sentence if isinstance(trouble, GPULayerError) else str(trouble)
