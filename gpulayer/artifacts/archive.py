@@ -153,7 +153,7 @@ def _target(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     """Read where a link leads: no more than a path is long, whatever the archive unpacks to."""
     with archive.open(info) as reading:
         target = reading.read(_LONGEST_PATH + 1)
-    if len(target) > _LONGEST_PATH:
+    if not 0 < len(target) <= _LONGEST_PATH:
         raise UnsafeArchive(f"The link {info.filename!r} leads to no path.", name=info.filename)
     return target
 
