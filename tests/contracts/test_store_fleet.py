@@ -110,6 +110,21 @@ def test_registering_again_as_another_incarnation_disowns_the_tasks_of_the_forme
         assert jobs.held_by_former(db) == [running.tasks[0]]
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_worker_that_drains_drains_on_when_it_registers_again_until_it_left(store: Store, lost: bool) -> None:
+    info = registered(store, a_worker())
+    with store.write() as db:
+        workers.set_state(db, info.id, "draining")
+        if lost:
+            workers.lose(db, info.id, 1.0)
+        workers.register(db, info.model_copy(update={"incarnation": "second"}), 2.0)
+        assert workers.load(db, info.id).state == "draining"
+
+        workers.set_state(db, info.id, "gone")
+        workers.register(db, info.model_copy(update={"incarnation": "third"}), 3.0)
+        assert workers.load(db, info.id).state == "online"
+
+
 def test_workers_are_found_by_name_or_prefix(store: Store) -> None:
     one = registered(store, a_worker("alice", id="wkr-ab0000000000"))
     registered(store, a_worker("bob", id="wkr-ac0000000000"))

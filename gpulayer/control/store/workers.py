@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, case, delete, func, or_, select, update
 
 from gpulayer.control.store import touched, values
 from gpulayer.control.store.replace import replace
@@ -19,18 +19,23 @@ from gpulayer.spec.workers import WorkerInfo
 
 SERVING = ("online", "draining")
 SHOWN = (*SERVING, "lost")
+_before_lost = func.coalesce(workers.c.before_lost, "online")
+_standing_of = case((workers.c.state == "lost", _before_lost), else_=workers.c.state).label("stands")
 
 
 def register(db: Connection, info: WorkerInfo, now: float) -> None:
-    """Write a worker as online. Registering again is harmless; as another incarnation it takes the place of the older."""
-    query = select(workers.c.info, workers.c.registered_at).where(workers.c.id == info.id)
+    """Write a worker as online. Registering again is harmless; as another incarnation it takes the place of the older.
+
+    One that was told to take no more stays told until it has left, however often it is started meanwhile.
+    """
+    query = select(workers.c.info, workers.c.registered_at, _standing_of).where(workers.c.id == info.id)
     known = db.execute(query.with_for_update()).first()
     same = known is not None and values.worker_info(known.info).incarnation == info.incarnation
     columns = {
         "name": info.name,
         "owner": info.owner,
         "process": info.process,
-        "state": "online",
+        "state": "draining" if known is not None and known.stands == "draining" else "online",
         "registered_at": known.registered_at if known is not None and same else now,
         "heard_at": now,
         "info": info.model_dump_json(),
@@ -53,8 +58,7 @@ def lose(db: Connection, worker_id: str, last_heard: float) -> bool:
 
 def revive(db: Connection, worker_id: str) -> bool:
     """Let a lost worker be what it was before; False when it isn't lost."""
-    before = func.coalesce(workers.c.before_lost, "online")
-    return _move(db, worker_id, before, workers.c.state == "lost")
+    return _move(db, worker_id, _before_lost, workers.c.state == "lost")
 
 
 def _move(db: Connection, worker_id: str, state: str | ColumnElement[str], *where: ColumnElement[bool]) -> bool:
