@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NoReturn
 
-from gpulayer.runtime import context, entry, faults, parent
+from gpulayer.runtime import context, entry, faults, meeting, parent
 from gpulayer.runtime.report import RankLink
 from gpulayer.spec.rank_messages import Raised
 
@@ -66,6 +66,8 @@ def main(argv: Sequence[str]) -> None:
     if where is not None and where.calls is not None:
         what = entry.straight(what, str(where.work))
     _be_as_python_was()
+    if where is not None and where.world_size > 1 and link is not None:
+        meeting.tell(link)
     if where is not None and where.calls is not None and link is not None:
         importlib.import_module(where.calls.half).install(link, where)
     _run(what, goodbye)

@@ -20,6 +20,7 @@ from gpulayer.spec.rank_messages import (
     GoAhead,
     Hello,
     Interrupted,
+    Joins,
     Kept,
     Left,
     Progressed,
@@ -53,6 +54,7 @@ class RankLink:
         self._kept: set[int] = set()
         self._end: End | None = None
         self._serial = 0
+        self._joins: set[bool] = set()
         threading.Thread(target=self._listen, name="gpulayer-link", daemon=True).start()
 
     @classmethod
@@ -68,6 +70,12 @@ class RankLink:
     def ours(self) -> bool:
         """Whether this is the process that opened the link, not a fork of it."""
         return os.getpid() == self._pid
+
+    def joins(self, *, met: bool = False) -> None:
+        """Say, the first time, that this rank goes into the meeting of all ranks, or (``met``) that it came out of it."""
+        if met not in self._joins and self.ours:
+            self._joins.add(met)
+            self._connection.send(Joins(met=met))
 
     def arrive(self, fingerprint: Fingerprint, state_digest: str = "") -> None:
         """Say that this rank stands at a call."""

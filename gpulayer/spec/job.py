@@ -133,7 +133,7 @@ class DistributedJob(JobBase):
     """``procs_per_worker`` processes on each of ``num_workers`` workers, started by torchrun.
 
     Node rank r hosts global ranks [r*P, (r+1)*P). ``entrypoint`` is a script inside the bundle, ``-m package.module`` or
-    ``module:function``.
+    ``module:function``. Once a rank has ended, the others may stand still for ``straggler_grace_s``.
     """
 
     kind: Literal["distributed"] = "distributed"
@@ -143,6 +143,7 @@ class DistributedJob(JobBase):
     procs_per_worker: int = 1
     backend: BackendName = "auto"
     rendezvous: Rendezvous = Field(default_factory=Rendezvous)
+    straggler_grace_s: float = 60.0
 
     @property
     def world_size(self) -> int:
@@ -153,6 +154,8 @@ class DistributedJob(JobBase):
         for field in ("num_workers", "procs_per_worker"):
             if getattr(self, field) < 1:
                 raise InvalidCount(f"{field} is {getattr(self, field)}.", field=field)
+        if self.straggler_grace_s <= 0:
+            raise InvalidCount(f"straggler_grace_s is {self.straggler_grace_s}.", field="straggler_grace_s")
         if not self.entrypoint.strip():
             raise EntrypointMissing("The entry point is empty.")
         need = self.resources

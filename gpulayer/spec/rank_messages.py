@@ -20,6 +20,13 @@ class Hello(Record):
     pid: int
 
 
+class Joins(Record):
+    """The rank goes into torch's first ``init_process_group``, or (``met``) came out of it."""
+
+    kind: Literal["joins"] = "joins"
+    met: bool = False
+
+
 class Arrive(Record):
     """The rank stands at a call; it computes only after ``Begin``."""
 
@@ -135,7 +142,9 @@ class Progressed(Record):
     progress: Progress
 
 
-FromRank = Annotated[Hello | Arrive | Recording | Left | Announce | Progressed, Field(discriminator="kind")]
+FromRank = Annotated[Hello | Joins | Arrive | Recording | Left | Announce | Progressed, Field(discriminator="kind")]
 ToRank = Annotated[GoAhead | Begin | End | Interrupted | Recorded | Kept, Field(discriminator="kind")]
-FROM_RANK: TypeAdapter[Hello | Arrive | Recording | Left | Announce | Progressed] = TypeAdapter(FromRank, config=DEFERRED)
+FROM_RANK: TypeAdapter[Hello | Joins | Arrive | Recording | Left | Announce | Progressed] = TypeAdapter(
+    FromRank, config=DEFERRED
+)
 TO_RANK: TypeAdapter[GoAhead | Begin | End | Interrupted | Recorded | Kept] = TypeAdapter(ToRank, config=DEFERRED)

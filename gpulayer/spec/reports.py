@@ -10,6 +10,7 @@ from gpulayer.spec.base import Record
 from gpulayer.spec.calls import Arrival, Outcome, Progress
 from gpulayer.spec.causes import Evidence
 from gpulayer.spec.files import CheckpointShare, Manifest
+from gpulayer.spec.ranks import Milestone
 from gpulayer.spec.records import RendezvousPoint
 from gpulayer.spec.states import Phase, Reason, TaskState
 
@@ -79,6 +80,21 @@ class TaskEnded(TaskReport):
     evidence: tuple[Evidence, ...] = ()
 
 
+class RankPassed(TaskReport):
+    """A rank is one step further."""
+
+    kind: Literal["passed"] = "passed"
+    rank: int
+    milestone: Milestone
+
+
+class TaskStill(TaskReport):
+    """Which ranks of the task show no sign of life for as long as the order said; each tells of all that do now."""
+
+    kind: Literal["still"] = "still"
+    ranks: tuple[int, ...]
+
+
 class RankArrived(TaskReport):
     kind: Literal["arrived"] = "arrived"
     arrival: Arrival
@@ -124,6 +140,8 @@ Report = Annotated[
     | TaskPhase
     | TaskFault
     | TaskEnded
+    | RankPassed
+    | TaskStill
     | RankArrived
     | RankOutcome
     | CallStored

@@ -54,6 +54,16 @@ def stat(pid: int) -> ProcessStat | None:
     )
 
 
+def written(pid: int) -> int:
+    """Return the bytes that a process has written to files and pipes; 0 where that is not ours to see."""
+    try:
+        with open(f"/proc/{pid}/io", encoding="ascii") as file:
+            fields = dict(line.split(": ") for line in file)
+    except OSError:
+        return 0
+    return int(fields["wchar"])
+
+
 def every() -> Iterator[ProcessStat]:
     """Look at all processes of this machine (this pid namespace)."""
     for name in os.listdir("/proc"):

@@ -21,14 +21,16 @@ from gpulayer.spec.rank_messages import (
     Announce,
     Arrive,
     Hello,
+    Joins,
     Kept,
     Left,
     Progressed,
     Recorded,
     Recording,
 )
+from gpulayer.spec.ranks import Milestone
 from gpulayer.spec.records import Order
-from gpulayer.spec.reports import CheckpointAnnounced, RankArrived, RankOutcome, RankProgress
+from gpulayer.spec.reports import CheckpointAnnounced, RankArrived, RankOutcome, RankPassed, RankProgress
 from gpulayer.transport import unix
 from gpulayer.worker import checkpoints, evidence
 from gpulayer.worker.background import Background
@@ -140,6 +142,7 @@ class Relay:
         with self._lock:
             self.ranks[hello.rank] = rank
         self._telling.add(hello.rank, connection)
+        self._pass(hello.rank, "started")
         return rank
 
     def _wait(self, rank: Rank) -> bool:
@@ -159,6 +162,8 @@ class Relay:
 
     def _on(self, rank: Rank, message: Any) -> None:
         match message:
+            case Joins():
+                self._pass(rank.rank, "met" if message.met else "joined")
             case Arrive():
                 rank.calls = max(rank.calls, message.fingerprint.call + 1)
                 arrival = Arrival(
@@ -210,6 +215,8 @@ class Relay:
         found = None if rank.failed_call else evidence.of_left(self._order.node_rank, rank.rank, message, time.time())
         if found is not None:
             self._on_fault(found)
+        elif message.exit_code == 0:
+            self._pass(rank.rank, "ended")
 
     def _keep(self, rank: Rank, message: Announce) -> None:
         into = self._where.kept / f"{rank.rank}.{message.serial}"
@@ -232,6 +239,13 @@ class Relay:
             found = evidence.of_exit(self._order.node_rank, rank.rank, code, time.time(), owes_goodbye=meets_calls)
             if found is not None:
                 self._on_fault(found)
+            else:
+                self._pass(rank.rank, "ended")
+
+    def _pass(self, rank: int, milestone: Milestone) -> None:
+        """Report how far a rank is, where others may wait for it."""
+        if self._order.spec.kind == "distributed":
+            self._reporter.send(RankPassed, rank=rank, milestone=milestone)
 
     def _start(self, target: Callable[[], None], name: str) -> threading.Thread:
         thread = threading.Thread(target=target, name=name, daemon=True)

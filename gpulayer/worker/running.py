@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from gpulayer.spec.records import Order, Stop
-from gpulayer.spec.reports import TaskPhase, TaskRunning
+from gpulayer.spec.reports import TaskPhase, TaskRunning, TaskStill
 from gpulayer.spec.states import Phase, Reason
 from gpulayer.worker import clearing, evidence, processes
 from gpulayer.worker.background import Background
@@ -22,6 +22,7 @@ from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.relay import Relay
 from gpulayer.worker.reporter import Reporter
 from gpulayer.worker.shipping import Shipping
+from gpulayer.worker.stillness import Stillness
 from gpulayer.worker.stragglers import Stragglers
 from gpulayer.worker.torchrun import Launch
 from gpulayer.worker.wishes import Wishes
@@ -104,7 +105,7 @@ class Running:
         spec = self._wishes.order.spec
         timeout_s = spec.timeout_s
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        behind = Stragglers(self._wishes.order.node_rank)
+        behind, stillness = Stragglers(self._wishes.order.node_rank), Stillness()
         while not self._guard.over:
             order = self._wishes.order
             for call in self._gathered.due(order):
@@ -116,7 +117,14 @@ class Running:
             found = behind.look(order, self._relay.pids(), time.monotonic())
             if found is not None and not self._faults.seen:
                 self._faults.add(found)
-            patience = [behind.due(order), None if deadline is None else max(0.0, deadline - time.monotonic())]
+            still = stillness.look(order.still_after_s, self._relay.pids(), time.monotonic())
+            if still is not None:
+                self._reporter.send(TaskStill, ranks=still)
+            patience = [
+                behind.due(order),
+                stillness.due(order.still_after_s),
+                None if deadline is None else max(0.0, deadline - time.monotonic()),
+            ]
             self._wishes.wait(min((each for each in patience if each is not None), default=None))
         if self._guard.lost:
             clearing.kill_marked(self._where.root)

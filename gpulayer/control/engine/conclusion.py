@@ -1,13 +1,13 @@
-"""The end of every step: phase and hold brought up to date, and the job ended or tried again when no task is left."""
+"""The end of every step: phase, hold and waits brought up to date, and the job ended or tried again when no task is left."""
 
 from __future__ import annotations
 
-from gpulayer.control.engine import phases
+from gpulayer.control.engine import behind, phases
 from gpulayer.control.engine.endings import Ending, ending_of
 from gpulayer.control.engine.moves import Step
 from gpulayer.control.engine.stopping import end
 from gpulayer.spec.records import JobRecord
-from gpulayer.spec.states import JobState, Reason
+from gpulayer.spec.states import JobState, Reason, TaskState
 
 
 def conclude(step: Step, now: float) -> Step:
@@ -20,7 +20,7 @@ def conclude(step: Step, now: float) -> Step:
         return _retry(step, ending, now) if _may_retry(record, ending) else end(step, ending, now)
     if record.gated_at is None and phases.all_ready(record):
         step = step.change(gated_at=now)
-    return _phase(_hold(step, now), now)
+    return _why(_phase(_hold(step, now), now))
 
 
 def _may_retry(record: JobRecord, ending: Ending) -> bool:
@@ -41,6 +41,15 @@ def _hold(step: Step, now: float) -> Step:
     if holds == (since is not None):
         return step
     return step.change(hold_since=now if holds else None)
+
+
+def _why(step: Step) -> Step:
+    """Say what the job waits for: a node for what it needs to start, or ranks for each other."""
+    record = step.record
+    starting = [task for task in record.tasks if task.state is TaskState.ASSIGNED and task.sentence]
+    among_ranks = behind.why(record)
+    told = tuple(f"{task.worker_id}: {task.sentence}" for task in starting) or ((among_ranks,) if among_ranks else ())
+    return step if told == record.why else step.change(why=told)
 
 
 def _phase(step: Step, now: float) -> Step:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from gpulayer.control.engine import agreement, endings, losses, phases
+from gpulayer.control.engine import agreement, behind, endings, losses, phases
 from gpulayer.control.engine.conclusion import conclude
 from gpulayer.control.engine.moves import Step
 from gpulayer.control.engine.stopping import end, fail, stop
@@ -78,6 +78,9 @@ def _running_deadlines(record: JobRecord, hearing_since: float) -> Iterator[Dead
         yield record.running_at + spec.timeout_s, _timeout
     if record.gated_at is not None and _not_joined(record):
         yield max(record.gated_at, hearing_since) + spec.rendezvous_timeout_s, _rendezvous_timeout
+    if behind.not_started(record):
+        started_at = max(task.running_at or 0.0 for task in record.tasks)
+        yield max(started_at, hearing_since) + spec.rendezvous_timeout_s, _start_timeout
     if spec.calls is None:
         return
     if record.hold_since is not None:
@@ -121,6 +124,14 @@ def _rendezvous_timeout(step: Step, now: float) -> Step:
     what = f"{verb} not taken a port" if record.rendezvous is None else f"{verb} not joined"
     sentence = f"{names} {what} after {record.spec.rendezvous_timeout_s:g} s."
     return fail(step, Evidence(kind="rendezvous", node_rank=missing[0], sentence=sentence), now)
+
+
+def _start_timeout(step: Step, now: float) -> Step:
+    record, missing = step.record, behind.not_started(step.record)
+    who, limit_s = behind.named(record, missing), record.spec.rendezvous_timeout_s
+    sentence = f"{who} {behind.have(missing)} not started {limit_s:g} s after torchrun had on every node."
+    node = missing[0] // record.procs_per_worker
+    return fail(step, Evidence(kind="rendezvous", node_rank=node, rank=missing[0], sentence=sentence), now)
 
 
 def _idle_limit(step: Step, now: float) -> Step:

@@ -24,9 +24,13 @@ def give_up(step: Step, sentences: Mapping[int, str], reason: Reason, now: float
 
 def name(record: JobRecord, node_rank: int) -> str:
     """Return the name of a task's worker, for people."""
-    task = record.tasks[node_rank]
-    worker = task.worker_name or task.worker_id
+    worker = worker_name(record, node_rank)
     return f"{worker} (node {node_rank})" if len(record.tasks) > 1 else worker
+
+
+def worker_name(record: JobRecord, node_rank: int) -> str:
+    task = record.tasks[node_rank]
+    return task.worker_name or task.worker_id
 
 
 def was_lost(record: JobRecord, node_rank: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpulayer.control.engine import phases
+from gpulayer.control.engine import behind, phases
 from gpulayer.spec.calls import CallView
 from gpulayer.spec.job import Job
 from gpulayer.spec.records import ALL_PAIRS_UP_TO, JobRecord, Order, Peer, Stop, TaskRecord
@@ -48,6 +48,7 @@ def _order(record: JobRecord, task: TaskRecord) -> Order:
         launch=_may_launch(record, task),
         rendezvous=record.rendezvous,
         peers=_peers(record),
+        still_after_s=behind.patience_s(record, task.node_rank),
         stop=record.stop,
         calls=_current(record.calls),
         caller_ended=record.caller_ended,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpulayer.control.engine import lockstep, losses, phases
+from gpulayer.control.engine import behind, lockstep, losses, phases
 from gpulayer.control.engine.conclusion import conclude
 from gpulayer.control.engine.moves import Step
 from gpulayer.control.engine.stopping import FAILURE_GRACE_S, fail, stop
@@ -12,6 +12,7 @@ from gpulayer.spec.reports import (
     CallStored,
     RankArrived,
     RankOutcome,
+    RankPassed,
     RankProgress,
     RendezvousTaken,
     Report,
@@ -20,6 +21,7 @@ from gpulayer.spec.reports import (
     TaskPhase,
     TaskReady,
     TaskRunning,
+    TaskStill,
     TaskWaits,
 )
 from gpulayer.spec.states import Phase, Reason, TaskState
@@ -67,6 +69,10 @@ def _heard(step: Step, task: TaskRecord, report: Report, now: float) -> Step:
             return fail(step, _placed(report.evidence, node), now)
         case TaskEnded():
             return _ended(step, task, report, now)
+        case RankPassed():
+            return behind.on_passed(step, report.rank, report.milestone, now) if _hosts(step, node, report.rank) else step
+        case TaskStill():
+            return behind.on_still(step, task, report.ranks, now)
         case RankArrived():
             return lockstep.on_arrival(step, report.arrival, now) if _hosts(step, node, report.arrival.rank) else step
         case RankOutcome():
@@ -92,19 +98,14 @@ def _in_phase(step: Step, task: TaskRecord, phase: Phase, now: float) -> Step:
 def _ready(step: Step, task: TaskRecord, preflight: RendezvousPoint | None) -> Step:
     if task.state is not TaskState.ASSIGNED or task.phase is not Phase.PREPARING:
         return step
-    return _say_why(step.change_task(task.node_rank, phase=Phase.GATING, sentence="", preflight=preflight))
+    return step.change_task(task.node_rank, phase=Phase.GATING, sentence="", preflight=preflight)
 
 
 def _waits(step: Step, task: TaskRecord, sentence: str, now: float) -> Step:
     if task.phase is not Phase.PREPARING or task.sentence == sentence:
         return step
-    step = _say_why(step.change_task(task.node_rank, sentence=sentence))
+    step = step.change_task(task.node_rank, sentence=sentence)
     return step.tell("waiting", now, node_rank=task.node_rank, sentences=[sentence])
-
-
-def _say_why(step: Step) -> Step:
-    waiting = [task for task in step.record.tasks if task.state is TaskState.ASSIGNED and task.sentence]
-    return step.change(why=tuple(f"{task.worker_id}: {task.sentence}" for task in waiting))
 
 
 def _meets(step: Step, task: TaskRecord, point: RendezvousPoint, now: float) -> Step:
@@ -124,7 +125,7 @@ def _running(step: Step, task: TaskRecord, now: float) -> Step:
         step = step.change(running_at=now)
     if all(each.state is not TaskState.ASSIGNED for each in record.tasks):
         step = step.tell("running", now)
-    return _say_why(step)
+    return step
 
 
 def _ended(step: Step, task: TaskRecord, report: TaskEnded, now: float) -> Step:
@@ -135,12 +136,12 @@ def _ended(step: Step, task: TaskRecord, report: TaskEnded, now: float) -> Step:
     told = {"reason": report.reason, "sentence": report.sentence, "exit_code": report.exit_code}
     if report.state is TaskState.LOST and not report.sentence:  # by a worker that came back without it
         told["sentence"] = losses.was_lost(step.record, task.node_rank)
-    step = _say_why(step.move_task(task.node_rank, report.state, ended_at=now, **told))
+    step = step.move_task(task.node_rank, report.state, ended_at=now, **told)
     step = step.tell("task_ended", now, node_rank=task.node_rank, state=report.state, **told)
     for evidence in report.evidence or _implied(step.record, report):
         step = fail(step, _placed(evidence, task.node_rank), now)
     if report.state is TaskState.SUCCEEDED:
-        return step
+        return behind.judge(step, now)
     return _stop_others(step, report, now)
 
 

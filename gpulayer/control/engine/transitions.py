@@ -12,6 +12,7 @@ from gpulayer.control.engine.moves import IllegalMove, Step
 from gpulayer.control.engine.reports import advance
 from gpulayer.control.engine.stopping import end
 from gpulayer.spec.job import shape
+from gpulayer.spec.ranks import Ranks
 from gpulayer.spec.records import JobRecord, PlacementChoice, Stop, TaskRecord, Waiting, WorkerRecord
 from gpulayer.spec.states import JobState, Phase, Reason
 
@@ -59,7 +60,13 @@ def place(record: JobRecord, choice: PlacementChoice, workers: Iterable[WorkerRe
     )
     step = step.move(JobState.RUNNING, None)
     step = step.change(
-        attempt=attempt, tasks=tasks, procs_per_worker=choice.procs_per_worker, placed_at=now, phase=Phase.PREPARING, why=()
+        attempt=attempt,
+        tasks=tasks,
+        procs_per_worker=choice.procs_per_worker,
+        placed_at=now,
+        phase=Phase.PREPARING,
+        ranks=Ranks(),
+        why=(),
     )
     step = step.tell("placed", now, workers=list(choice.workers), devices=[[each.uuid for each in of] for of in choice.devices])
     return conclude(step, now)

@@ -10,11 +10,13 @@ from gpulayer.spec.causes import Evidence
 from gpulayer.spec.events import Event
 from gpulayer.spec.files import Blob, Manifest
 from gpulayer.spec.job import Calls, CommandJob, DistributedJob, shape
+from gpulayer.spec.ranks import Milestone
 from gpulayer.spec.records import JobRecord, Plan, RendezvousPoint, Snapshot, Stop, WorkerRecord
 from gpulayer.spec.reports import (
     CallStored,
     RankArrived,
     RankOutcome,
+    RankPassed,
     RendezvousTaken,
     Report,
     TaskEnded,
@@ -103,13 +105,20 @@ def placed(spec: CommandJob | DistributedJob, *, at: float = 0.0) -> JobRecord:
 
 
 def running(spec: CommandJob | DistributedJob, *, at: float = 0.0) -> JobRecord:
-    """A job of which every task runs."""
+    """A job of which every task runs, and every rank's process is up."""
     record = placed(spec, at=at)
     for report in (ready, started):
         for node in range(len(record.tasks)):
             record = hear(record, report(record, node), at)
         if report is ready and len(record.tasks) > 1:
             record = hear(record, RendezvousTaken(**of(record, 0), point=POINT), at)
+    return passed(record, "started", *range(record.world_size), at=at)
+
+
+def passed(record: JobRecord, milestone: Milestone, *ranks: int, at: float = 0.0) -> JobRecord:
+    for rank in ranks:
+        node = of(record, rank // record.procs_per_worker)
+        record = hear(record, RankPassed(**node, rank=rank, milestone=milestone), at)
     return record
 
 

@@ -11,6 +11,7 @@ from gpulayer.spec.reports import (
     CallStored,
     RankArrived,
     RankOutcome,
+    RankPassed,
     RendezvousTaken,
     Report,
     TaskEnded,
@@ -134,6 +135,8 @@ class Worker:
             return
         task.started = True
         self._write(order, TaskRunning)
+        for rank in range(order.node_rank * order.procs_per_worker, (order.node_rank + 1) * order.procs_per_worker):
+            self._write(order, RankPassed, rank=rank, milestone="started")
 
     def _advance_calls(self, task: Task) -> None:
         order = task.order
