@@ -39,7 +39,8 @@ class Agent:
     """Follows a worker's orders until ``leave``; level-triggered, so an order heard twice does nothing twice.
 
     ``on_change`` is called, from any thread, when a task came or ended and when there is nothing more to follow:
-    ``dismissed`` then holds why, and ``drained`` says that it was told to take no more and has nothing left.
+    ``dismissed`` then holds why, and ``drained`` says that it was told to take no more and has nothing left. ``unanswered``
+    says that the plane did not answer its last question.
     """
 
     def __init__(self, site: Site, on_change: Callable[[], None] = lambda: None) -> None:
@@ -54,6 +55,7 @@ class Agent:
         self._idle = threading.Condition(self._lock)
         self.taken = 0
         self.drained = False
+        self.unanswered = False
         self.dismissed = ""
 
     def register(self) -> None:
@@ -85,11 +87,13 @@ class Agent:
             except Exception as trouble:
                 if self._leaving.is_set():
                     return
+                self.unanswered = True
                 self._on_trouble(trouble)
                 wait_s = 0.0  # renew the lease first: a plane that comes back may not stay for long
                 continue
             if self._leaving.is_set():
                 return
+            self.unanswered = False
             self._check_lease()  # of the time until this answer came: it may have come too late
             self._lease.renew(asked, orders.lease_s)
             self._pass_lease_on()

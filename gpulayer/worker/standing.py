@@ -6,9 +6,7 @@ import logging
 import signal
 import threading
 import time
-from contextlib import suppress
 
-from gpulayer.errors import GPULayerError
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.bell import Bell
 from gpulayer.worker.site import Site
@@ -16,7 +14,8 @@ from gpulayer.worker.site import Site
 _log = logging.getLogger(__name__)
 _LOOK_S = 1.0
 _DEAF_S = 10.0
-"""How long a worker that is told to go, with nothing to do, waits for a plane that does not answer."""
+"""How long a worker that is told to go, with nothing to do, waits for an answer of a plane that may have gone."""
+_GOODBYE_S = 2.0
 _DIE_S = 15.0
 DONE, KILLED, DISMISSED = 0, 1, 3
 
@@ -70,8 +69,13 @@ class Standing:
             return agent.await_idle(_DIE_S) or True
         if agent.busy:
             return False
-        deaf = self._draining_since is not None and time.monotonic() - self._draining_since > _DEAF_S
-        return agent.drained or deaf
+        return agent.drained or self._waits_for_nobody()
+
+    def _waits_for_nobody(self) -> bool:
+        """Say whether it is to go and the plane, which would have to let it go, is not there."""
+        if self._draining_since is None:
+            return False
+        return self.agent.unanswered or time.monotonic() - self._draining_since > _DEAF_S
 
     def _has_done_its_part(self) -> bool:
         if self._once and self.agent.taken:
@@ -115,6 +119,16 @@ class Standing:
         self.agent.leave()
         if self.agent.dismissed:
             return DISMISSED
-        with suppress(GPULayerError):  # away: it will miss us when the lease has passed
-            self._site.plane.unregister(self._site.me.id)
+        if self._draining_since is None:
+            _log.warning("was told by its plane to take no more tasks, and has none")
+        # A plane that is away is asked again for long: it will miss us when the lease has passed.
+        goodbye = threading.Thread(target=self._say_goodbye, name="gpulayer-goodbye", daemon=True)
+        goodbye.start()
+        goodbye.join(_GOODBYE_S)
         return DONE
+
+    def _say_goodbye(self) -> None:
+        try:
+            self._site.plane.unregister(self._site.me.id)
+        except Exception as trouble:
+            _log.warning("the plane was not told that this worker leaves: %s", trouble)
