@@ -102,7 +102,7 @@ def drain(worker_id: str) -> None:
 @command.command()
 @click.argument("worker_id", metavar="ID")
 def rm(worker_id: str) -> None:
-    """Forget a worker that is gone, and free the devices that its tasks held."""
+    """Forget a worker that is gone, and free the devices that its tasks held. It can come back only by joining anew."""
     with opened() as plane:
         worker = the_one(plane.workers(), worker_id)
         plane.remove_worker(worker.info.id)

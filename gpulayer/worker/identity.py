@@ -39,6 +39,11 @@ def hold(work_dir: Path) -> None:
         )
 
 
+def path(work_dir: Path) -> Path:
+    """Return the file that holds who the worker of a folder is."""
+    return work_dir / _FILE
+
+
 def load(work_dir: Path) -> Identity | None:
     """Return the identity that an earlier start left."""
     try:

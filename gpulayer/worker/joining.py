@@ -46,6 +46,16 @@ def at_url(work_dir: Path, url: str, token: str | None, redeem: Redeem) -> Ident
     return joined
 
 
+def refused(refusal: Unauthorized, me: Identity, work_dir: Path) -> Unauthorized:
+    """Say what to do about a key that the plane takes no more: its worker was removed, or the plane is another one."""
+    return Unauthorized(
+        f"{me.plane} refuses the key of {me.worker_id}, by which this machine had joined: {refusal.sentence}",
+        next_step=f"To join anew, remove {identity.path(work_dir)} and start with a new join token; an admin makes one: "
+        "gpulayer tokens create --role join.",
+        **refusal.facts,
+    )
+
+
 def hash_of(key: str) -> str:
     """Return what the plane keeps of a key; the fingerprint after the dot is for us alone."""
     return hashlib.sha256(key.partition(".")[0].encode()).hexdigest()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpulayer import plane as planes
+from gpulayer.errors import Unauthorized
 from gpulayer.plane import Plane
 from gpulayer.settings import Settings
 from gpulayer.spec.tokens import JoinRequest
@@ -97,7 +98,10 @@ def _serve(
     )
     standing = Standing(site, once=wish.once, idle_timeout_s=wish.idle_timeout_s)
     standing.listen_to_signals()
-    standing.agent.register()
+    try:
+        standing.agent.register()
+    except Unauthorized as refusal:
+        raise joining.refused(refusal, me, work_dir) from refusal
     standing.agent.take_over()
     announce(info, me.plane)
     return standing.run()

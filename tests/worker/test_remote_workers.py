@@ -128,6 +128,40 @@ def test_a_job_outlives_a_killed_server_and_every_line_comes_once(
     assert [line.text for line in plane.lines(job.id)] == ["up", "meanwhile", "end"]
 
 
+def test_told_to_end_with_nothing_to_do_it_does_not_wait_for_a_server_that_is_gone(
+    serve: Callable[..., Server], join: Callable[..., Started]
+) -> None:
+    server = serve()
+    with join(server) as worker:
+        server.kill()
+        worker.signal()
+        assert worker.process.wait(20.0) == 0  # as long as it waited for the server before
+
+
+def test_a_removed_worker_is_dismissed_and_comes_back_only_by_a_new_join_token(
+    serve: Callable[..., Server], opened: Callable[[Server], Plane], join: Callable[..., Started], home: Path
+) -> None:
+    server = serve()
+    plane = opened(server)
+    with join(server, "--name", "red") as worker:
+        (known,) = plane.workers()
+        plane.remove_worker(known.info.id)
+        assert worker.ended() == 3
+    with join(server, "--name", "red") as worker:
+        assert worker.ended() == 1
+        words = worker.words()
+    identity = home / "workers" / "red" / "identity.json"
+    assert "was revoked" in words
+    assert f"remove {identity}" in words
+    assert "gpulayer tokens create --role join" in words
+    assert plane.workers() == []
+
+    identity.unlink()
+    with join(server, "--name", "red"):
+        (again,) = plane.workers()
+    assert again.info.id != known.info.id
+
+
 def test_a_halted_worker_is_lost_its_ranks_are_killed_and_it_is_back_when_it_is_let_go_on(
     serve: Callable[..., Server], opened: Callable[[Server], Plane], join: Callable[..., Started]
 ) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpulayer.control.server import clearing
-from gpulayer.control.store import jobs, workers
+from gpulayer.control.server import clearing, known_tokens
+from gpulayer.control.store import jobs, tokens, workers
 from gpulayer.control.store.store import Store
 from gpulayer.spec.records import WorkerRecord
 from gpulayer.spec.states import Reason
@@ -47,10 +47,15 @@ def unregister(store: Store, worker_id: str) -> None:
 
 
 def remove(store: Store, worker_id: str, now: float) -> None:
-    """Give up a worker for someone who knows that nothing of it runs: its tasks are lost and its devices free."""
+    """Give up a worker for someone who knows that nothing of it runs: its tasks are lost and its devices free.
+
+    The credential by which it joined a self-hosted plane goes with it.
+    """
     with store.write() as db:
         worker_id = workers.full_id(db, worker_id)
         workers.forget(db, worker_id)
+        tokens.revoke_of_worker(db, worker_id, now)
         held = jobs.held_tasks(db, [worker_id])
+    known_tokens.of(store).forget()
     for task in held:
         clearing.lose(store, task, Reason.WORKER_LOST, now)

@@ -45,6 +45,12 @@ def revoke(db: Connection, token_id: str, now: float) -> None:
     db.execute(update(tokens).where(tokens.c.id == token_id, tokens.c.revoked_at.is_(None)).values(revoked_at=now))
 
 
+def revoke_of_worker(db: Connection, worker_id: str, now: float) -> None:
+    """Make the credential of a worker good for nothing."""
+    where = (tokens.c.role == "worker", tokens.c.subject == worker_id, tokens.c.revoked_at.is_(None))
+    db.execute(update(tokens).where(*where).values(revoked_at=now))
+
+
 def full_id(db: Connection, wanted: str) -> str:
     """Return the id that ``wanted`` begins; raises ``TokenNotFound`` or ``AmbiguousId``."""
     start = "tok-" + wanted.removeprefix("tok-")
