@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
@@ -26,6 +27,8 @@ _ABANDONED_S = 24 * 3600.0
 _RETRY_S = 2.0
 _BUCKETS = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"))
 """Protocols of stores without folders: asking them for one may make a bucket that nobody wanted."""
+_READ_ONLY = 0o444
+_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -51,6 +54,10 @@ class BlobStore:
         with source.open("rb", buffering=0) as file:
             return self._blobs.put(cast(BinaryIO, file))
 
+    def adopt(self, source: Path, blob: Blob) -> None:
+        """Store a file that is known to be a blob, where it can be without a copy: nobody may write to it any more."""
+        self._blobs.adopt(source, blob)
+
     def open(self, sha256: str) -> BinaryIO:
         """Open a blob to read and seek in; raises ``BlobNotFound``."""
         try:
@@ -74,6 +81,7 @@ class _Blobs(Protocol):
     def check(self) -> None: ...
     def has(self, sha256: str) -> bool: ...
     def put(self, source: BinaryIO) -> Blob: ...
+    def adopt(self, source: Path, blob: Blob) -> None: ...
     def open(self, sha256: str) -> BinaryIO: ...
     def fetch(self, sha256: str, to: Path) -> None: ...
     def delete(self, sha256: str) -> None: ...
@@ -107,22 +115,41 @@ class _LocalBlobs:
 
     def put(self, source: BinaryIO) -> Blob:
         # The copy is hashed, not the original: nobody can change it between hash and name.
+        with self._part() as part:
+            with part.open("x+b", buffering=0) as writing:
+                blob = _copy_hashed(source, cast(BinaryIO, writing))
+                os.fchmod(writing.fileno(), _READ_ONLY)
+            self._name(part, blob.sha256)
+        return blob
+
+    def adopt(self, source: Path, blob: Blob) -> None:
+        with self._part() as part:
+            try:
+                os.link(source, part)
+            except OSError as cause:
+                if cause.errno not in _NO_LINKS:
+                    raise
+                copying.copy(source, part)
+            os.chmod(part, _READ_ONLY)
+            self._name(part, blob.sha256)
+
+    @contextmanager
+    def _part(self) -> Iterator[Path]:
+        """Give a place for a file that is not a blob yet; what is still there at the end is removed."""
         part = self._root / "parts" / secrets.token_hex(8)
         try:
             with copying.full_disk_named(self._root):
                 part.parent.mkdir(parents=True, exist_ok=True)
                 self._sweep()
-                with part.open("x+b", buffering=0) as writing:
-                    blob = _copy_hashed(source, cast(BinaryIO, writing))
-                    os.fchmod(writing.fileno(), 0o444)
-                path = self._path(blob.sha256)
-                path.parent.mkdir(exist_ok=True)
-                os.replace(part, path)
-        except BaseException:
+                yield part
+        finally:
             with suppress(OSError):
                 part.unlink()
-            raise
-        return blob
+
+    def _name(self, part: Path, sha256: str) -> None:
+        path = self._path(sha256)
+        path.parent.mkdir(exist_ok=True)
+        os.replace(part, path)
 
     def open(self, sha256: str) -> BinaryIO:
         return self._path(sha256).open("rb")
@@ -161,9 +188,17 @@ class _RemoteBlobs:
 
     def put(self, source: BinaryIO) -> Blob:
         blob = _hash(source)
-        if self.has(blob.sha256):
-            return blob
         source.seek(0)
+        self._send(source, blob)
+        return blob
+
+    def adopt(self, source: Path, blob: Blob) -> None:
+        with source.open("rb", buffering=0) as reading:
+            self._send(cast(BinaryIO, reading), blob)
+
+    def _send(self, source: BinaryIO, blob: Blob) -> None:
+        if self.has(blob.sha256):
+            return
         path = self._path(blob.sha256)
         part = f"{self._root}/parts/{int(time.time())}-{secrets.token_hex(8)}"
         try:
@@ -178,7 +213,6 @@ class _RemoteBlobs:
             with suppress(Exception):
                 self._fs.rm_file(part)
             raise
-        return blob
 
     def _make_folders(self, *paths: str) -> None:
         if self._has_folders:
@@ -209,8 +243,9 @@ class _RemoteBlobs:
         except Exception as cause:
             if isinstance(cause, FileNotFoundError) and not missing_is_away:
                 raise
-            why = " ".join(str(cause).split()) or type(cause).__name__
-            raise PlaneBusy(f"The artifact store at {self._root} did not do it: {why}.", retry_after_s=_RETRY_S) from cause
+            why = " ".join(str(cause).split()).rstrip(".") or type(cause).__name__
+            where = self._fs.unstrip_protocol(self._root)
+            raise PlaneBusy(f"The artifact store at {where} did not do it: {why}.", retry_after_s=_RETRY_S) from cause
 
 
 class _Changed(OSError):

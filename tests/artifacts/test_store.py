@@ -16,6 +16,7 @@ import pytest
 from gpulayer.artifacts import copying
 from gpulayer.artifacts.store import BlobStore
 from gpulayer.errors import BlobNotFound, DiskFull
+from gpulayer.spec.files import Blob
 
 
 @pytest.fixture(params=["file", "plain", "memory"])
@@ -82,6 +83,33 @@ def test_writing_to_a_fetched_file_or_to_the_source_leaves_the_blob_alone(store:
         assert path.stat().st_nlink == 1
     with store.open(blob.sha256) as reading:
         assert reading.read() == b"epoch 1\n"
+
+
+def test_a_file_that_is_known_to_be_a_blob_is_stored_as_it_is(store: BlobStore, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"known")
+    blob = Blob(sha256=hashlib.sha256(b"known").hexdigest(), size=5)
+    store.adopt(source, blob)
+    store.adopt(source, blob)
+    source.unlink()
+    with store.open(blob.sha256) as reading:
+        assert reading.read() == b"known"
+    store.fetch(blob.sha256, tmp_path / "copy")
+    assert (tmp_path / "copy").stat().st_mode & 0o200
+    assert not list((tmp_path / "my blobs").glob("parts/*"))
+
+
+def test_where_no_file_has_two_names_an_adopted_one_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)
+    store, source = BlobStore(str(tmp_path / "blobs")), tmp_path / "source"
+    source.write_bytes(b"known")
+    blob = Blob(sha256=hashlib.sha256(b"known").hexdigest(), size=5)
+    store.adopt(source, blob)
+    with store.open(blob.sha256) as reading:
+        assert reading.read() == b"known"
 
 
 def test_a_fetch_replaces_what_was_there(store: BlobStore, tmp_path: Path) -> None:

@@ -51,12 +51,23 @@ class Keeper:
     def put(self, source: Path | bytes) -> Blob:
         while True:
             blob = self._files.put(source)
-            with self._store.write() as db:
-                kept = blobs.keep(db, blob, self._store.now())
-            if not kept:
-                self._see_deleted(blob.sha256)
-            elif self._files.has(blob.sha256):  # else it was deleted since it was stored, and no more from here on
+            if self._keep(blob):
                 return blob
+
+    def adopt(self, source: Path, blob: Blob) -> None:
+        """Keep a file that is known to be a blob, without copying it where that can be; nobody writes to it any more."""
+        self._files.adopt(source, blob)
+        while not self._keep(blob):
+            self._files.adopt(source, blob)
+
+    def _keep(self, blob: Blob) -> bool:
+        """Note a blob that was just stored; False when it was deleted since, and is no more from here on."""
+        with self._store.write() as db:
+            kept = blobs.keep(db, blob, self._store.now())
+        if not kept:
+            self._see_deleted(blob.sha256)
+            return False
+        return self._files.has(blob.sha256)
 
     def _see_deleted(self, sha256: str) -> None:
         """Wait until a blob that is being deleted is gone; delete it when whoever began was killed."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import anyio
 import anyio.to_thread
 
-from gpulayer.artifacts.copying import full_disk_named
+from gpulayer.control.server.growing import Growing
 from gpulayer.control.server.keeping import Keeper
 from gpulayer.errors import BadRequest, MessageTooLarge
 from gpulayer.spec.files import Blob
@@ -28,6 +27,8 @@ _SPAN = re.compile(r"bytes (?:(\d{1,15})-(\d{1,15})|\*)/(\d{1,15})\Z")
 
 
 _THREADS = 16
+_MOST_IDLE = 16
+"""How many uploads are kept open between two parts; others are hashed once more at their end."""
 Found = TypeVar("Found")
 
 
@@ -64,6 +65,8 @@ class Uploads:
         self._folder = folder
         self._keeper = keeper
         self._longest = longest
+        self._lock = threading.Lock()
+        self._growing: dict[Path, Growing] = {}
         self._threads = anyio.CapacityLimiter(_THREADS)
 
     async def in_thread(self, ask: Callable[[], Found]) -> Found:
@@ -77,7 +80,36 @@ class Uploads:
             raise MessageTooLarge(f"A blob has at most {self._longest:,} bytes here.", next_step="", size=part.total)
         if self._keeper.has(sha256):
             return Blob(sha256=sha256, size=part.total)
-        return Upload(self._path(whose, sha256), sha256, part, self._keeper)
+        growing = self._join(self._path(whose, sha256), sha256)
+        return Upload(growing, part, self._keeper, lambda: self._leave(growing))
+
+    def _join(self, path: Path, sha256: str) -> Growing:
+        with self._lock:
+            growing = self._growing.pop(path, None)
+            if growing is not None and (growing.over or not growing.is_at(path)):
+                self._close_unless_used(growing)
+                growing = None
+            growing = growing or Growing(path, sha256)
+            growing.users += 1
+            self._growing[path] = growing  # as the newest
+            return growing
+
+    def _leave(self, growing: Growing) -> None:
+        """An upload that isn't whole stays open for its next part, if it is none of too many."""
+        with self._lock:
+            growing.users -= 1
+            if growing.over and self._growing.get(growing.path) is growing:
+                del self._growing[growing.path]
+            if self._growing.get(growing.path) is not growing:
+                self._close_unless_used(growing)
+            idle = [each for each in self._growing.values() if not each.users]
+            for each in idle[: max(0, len(idle) - _MOST_IDLE)]:
+                del self._growing[each.path]
+                each.close()
+
+    def _close_unless_used(self, growing: Growing) -> None:
+        if not growing.users:
+            growing.close()
 
     def offset(self, whose: str, sha256: str) -> int:
         """Return how much of an upload is there."""
@@ -98,54 +130,30 @@ class Uploads:
 
 
 class Upload:
-    """One part on its way into the file of its upload. Bytes that are there already are written over with the same."""
+    """One part on its way into its blob. Bytes that are there already are passed over."""
 
-    def __init__(self, path: Path, sha256: str, part: Part, keeper: Keeper) -> None:
-        self._path = path
-        self._sha256 = sha256
+    def __init__(self, growing: Growing, part: Part, keeper: Keeper, leave: Callable[[], None]) -> None:
+        self._growing = growing
         self._part = part
         self._keeper = keeper
+        self._leave = leave
         self._at = part.start
-        with full_disk_named(path):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._follows = part.start <= os.fstat(self._file).st_size
+        self._follows = part.start <= growing.size
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray) -> None:
         """Write the next bytes of the part; one that would leave a gap is dropped."""
         if self._at + len(data) > self._part.start + self._part.length:
             raise BadRequest("The body is longer than its Content-Range says.")
         if self._follows:
-            with full_disk_named(self._path):
-                left = memoryview(data)
-                while left:
-                    written = os.pwrite(self._file, left, self._at)
-                    self._at += written
-                    left = left[written:]
+            self._growing.write(memoryview(data), self._at)
+            self._at += len(data)
 
     def finish(self) -> Blob | int:
         """Return the blob once it is whole, else how much of it is there; other bytes than promised are a ``BadRequest``."""
-        there = os.fstat(self._file).st_size
-        if there < self._part.total:
-            return there
-        try:
-            if there != self._part.total or self._digest() != self._sha256:
-                raise BadRequest(
-                    f"These bytes are not {self._sha256}; nothing of them was kept.", next_step="Send it again from the start."
-                )
-            return self._keeper.put(self._path)
-        except FileNotFoundError:  # another upload of the same blob was whole first
-            return Blob(sha256=self._sha256, size=there)
-        finally:
-            self._path.unlink(missing_ok=True)
-
-    def _digest(self) -> str:
-        with os.fdopen(os.dup(self._file), "rb") as reading:
-            reading.seek(0)
-            return hashlib.file_digest(reading, "sha256").hexdigest()
+        return self._growing.finish(self._part.total, self._keeper)
 
     def close(self) -> None:
-        os.close(self._file)
+        self._leave()
 
 
 def _checked(sha256: str) -> str:

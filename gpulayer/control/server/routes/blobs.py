@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from functools import partial
@@ -56,13 +57,21 @@ async def put(
 
 
 async def _receive(request: Request, upload: Upload, uploads: Uploads) -> None:
+    """Write what came while more is coming."""
     gathered = bytearray()
-    async for data in request.stream():
-        gathered += data
-        if len(gathered) >= _CHUNK:
-            whole, gathered = bytes(gathered), bytearray()
-            await uploads.in_thread(lambda: upload.write(whole))  # noqa: B023 - awaited before it is bound anew
-    await uploads.in_thread(lambda: upload.write(bytes(gathered)))
+    writing: asyncio.Task[None] | None = None
+    try:
+        async for data in request.stream():
+            gathered += data
+            if len(gathered) >= _CHUNK:
+                if writing is not None:
+                    await writing
+                writing = asyncio.create_task(uploads.in_thread(partial(upload.write, gathered)))
+                gathered = bytearray()
+    finally:
+        if writing is not None:
+            await writing
+    await uploads.in_thread(partial(upload.write, gathered))
 
 
 @router.get("/uploads/{sha256}")
