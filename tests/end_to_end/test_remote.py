@@ -34,11 +34,11 @@ GPULAYER = (sys.executable, "-m", "gpulayer")
 class Fleet:
     """A server and workers at it."""
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, *options: str) -> None:
         self._workers: list[subprocess.Popen[bytes]] = []
         self._folder = folder
         with self._home():
-            self.server = Server(folder).start()
+            self.server = Server(folder, *options).start()
             for at in range(count):
                 self._join(f"box-{at}")
 
