@@ -25,6 +25,9 @@ _OPTIONS = (
     click.option("--env-file", type=click.Path(exists=True, dir_okay=False), help="Set the variables of a dotenv file."),
     click.option("--forward-env", multiple=True, metavar="PATTERN", help="Set your own variables of that name (WANDB_*)."),
     click.option("--secret", "secrets", multiple=True, metavar="NAME", help="Set a variable to a secret of the plane."),
+    click.option(
+        "--input", "inputs", multiple=True, metavar="URI=PATH", help="Put a file, folder or URL into the input folder."
+    ),
     click.option("--target", type=click.Choice(TARGETS), help="Where it runs: local here, remote where GPULAYER_URL is set."),
     click.option("--timeout", "timeout_s", type=float, metavar="SECONDS", help="End the job after so long a run."),
     click.option("--queue", is_flag=True, help="Wait when no worker could ever run it, instead of failing at once."),
@@ -55,6 +58,7 @@ def fields(
     env_file: str | None,
     forward_env: tuple[str, ...],
     secrets: tuple[str, ...],
+    inputs: tuple[str, ...],
     target: Target | None,
     timeout_s: float | None,
     queue: bool,
@@ -66,6 +70,7 @@ def fields(
         "env": environment.gather(os.environ, env=pairs, env_file=env_file, forward_env=forward_env),
         "forward_env": forward_env,
         "secrets": secrets,
+        "inputs": tuple(map(_input, inputs)),
         "placement": {"target": target or default_target(settings.read())},
         "timeout_s": timeout_s,
         "on_unschedulable": "queue" if queue else "fail",
@@ -78,3 +83,10 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals:
         raise click.BadParameter(f"{text!r} isn't NAME=VALUE.", param_hint="--env")
     return name, value
+
+
+def _input(text: str) -> dict[str, str]:
+    uri, equals, path = text.rpartition("=")
+    if not equals or not uri or not path:
+        raise click.BadParameter(f"{text!r} isn't URI=PATH.", param_hint="--input")
+    return {"uri": uri, "path": path}

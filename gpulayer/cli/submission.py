@@ -19,7 +19,7 @@ from gpulayer.cli.jobs import print_explanation
 from gpulayer.cli.opened import opened
 from gpulayer.cli.outcome import FAILED, INTERRUPTED
 from gpulayer.cli.output import Form
-from gpulayer.client import source
+from gpulayer.client import inputs, source
 from gpulayer.client.local_workers import LocalWorkers
 from gpulayer.plane import Plane
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob, shape
@@ -84,7 +84,7 @@ def run(
                 print_explanation(plane.explain_spec(asked), Form.TABLE)
                 return
             stored = source.store(plane, place.root, home=found.home, always=always)
-            submitted = plane.submit(make(place.fields(stored, local=local)))
+            submitted = plane.submit(inputs.carried(plane, make(place.fields(stored, local=local))))
             if stay.detach:
                 click.echo(submitted.id)
                 return

@@ -18,6 +18,7 @@ from gpulayer.errors import (
     NcclWithoutCuda,
 )
 from gpulayer.spec.base import DEFERRED, Spec
+from gpulayer.spec.files import FileEntry
 from gpulayer.spec.resources import Placement, Resources
 
 BackendName = Literal["auto", "gloo", "nccl"]
@@ -26,10 +27,15 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
 
 
 class Input(Spec):
-    """A file or folder put at ``path`` below GPULAYER_INPUT_DIR before the job starts; ``uri`` is any fsspec URL."""
+    """A file or folder put at ``path`` below GPULAYER_INPUT_DIR before the job starts.
+
+    ``uri`` is any fsspec URL, or a path of the submitter's machine. ``entries`` is what the submitter stored of it, by path below
+    ``path`` (empty for a file by itself); None where the worker opens the ``uri``.
+    """
 
     uri: str
     path: str
+    entries: tuple[FileEntry, ...] | None = None
 
 
 class Rendezvous(Spec):

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from gpulayer import plane
+from gpulayer.client import inputs
 from gpulayer.client.follow import say
 from gpulayer.client.homecoming import Homecoming
 from gpulayer.client.local_workers import LocalWorkers
@@ -58,7 +59,7 @@ class Backstage:
         source = job_spec.find_source(program, request.options)
         workers = self._start(request.num_nodes) if self._is_ours(request.options) else None
         packed = job_spec.pack(source, program, opened, self._settings.home)
-        spec = job_spec.spec(request, program, source, packed, going.start_settings(opened))
+        spec = inputs.carried(opened, job_spec.spec(request, program, source, packed, going.start_settings(opened)))
         if workers is not None:
             workers.wait(opened)
         job = opened.submit(spec)

@@ -34,7 +34,8 @@ def prepare(order: Order, where: TaskFolders, plane: PatientPlane, stopped: Call
         else:
             _await_filled(order, where, stopped)
         _start_settings(order, where, plane)
-        _inputs(order.spec.inputs, where.input)
+        for each in order.spec.inputs:
+            _input(each, _inside(where.input, each.path), plane)
         if isinstance(order.spec, FunctionJob):
             _describe_call(order.spec, where)
     except PreparationFailed:
@@ -102,19 +103,28 @@ def _await_filled(order: Order, where: TaskFolders, stopped: Callable[[], bool])
         time.sleep(_LOOK_S)
 
 
-def _inputs(inputs: tuple[Input, ...], folder: Path) -> None:
-    for each in inputs:
-        target = _inside(folder, each.path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        import fsspec  # takes a while to import, and few jobs have inputs
+def _input(wanted: Input, target: Path, plane: PatientPlane) -> None:
+    if wanted.entries is None:
+        _open_input(wanted.uri, target)
+        return
+    if not wanted.entries:
+        target.mkdir(parents=True, exist_ok=True)
+    for entry in wanted.entries:
+        to = _inside(target, entry.path)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        plane.fetch_blob(entry.blob.sha256, to)
+        to.chmod(entry.mode & 0o777)
 
-        try:
-            fs, path = fsspec.core.url_to_fs(each.uri)
-            fs.get(path, os.fspath(target), recursive=fs.isdir(path))
-        except Exception as cause:
-            raise PreparationFailed(
-                f"The input {each.uri} could not be fetched: {type(cause).__name__}: {cause}", uri=each.uri
-            ) from cause
+
+def _open_input(uri: str, target: Path) -> None:
+    import fsspec  # takes a while to import, and few jobs have inputs
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        fs, path = fsspec.core.url_to_fs(uri)
+        fs.get(path, os.fspath(target), recursive=fs.isdir(path))
+    except Exception as cause:
+        raise PreparationFailed(f"The input {uri} could not be fetched: {type(cause).__name__}: {cause}", uri=uri) from cause
 
 
 def _inside(folder: Path, path: str) -> Path:

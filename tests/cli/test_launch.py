@@ -21,6 +21,7 @@ PLAIN = {
     "env_file": None,
     "forward_env": (),
     "secrets": (),
+    "inputs": (),
     "target": None,
     "timeout_s": None,
     "queue": False,
@@ -71,6 +72,12 @@ def test_options_become_fields() -> None:
     assert made["env"] == {"A": "1", "B": "x=y"}
     assert made["resources"] == {"accelerator": "cuda", "gpu_count": 2}
     assert made["on_unschedulable"] == "queue"
+
+
+def test_an_input_is_a_url_and_where_it_is_put(cli: Cli, project: Path) -> None:
+    made = fields(**{**PLAIN, "inputs": ("https://example.org/a?x=1=deep/a", "set=data")})
+    assert made["inputs"] == ({"uri": "https://example.org/a?x=1", "path": "deep/a"}, {"uri": "set", "path": "data"})
+    assert "URI=PATH" in cli("run", "--input", "set", "true", exits=2).stderr
 
 
 def test_an_env_without_a_value_is_wrong_use(cli: Cli, project: Path) -> None:

@@ -42,6 +42,12 @@ def test_a_command_runs_in_a_copy_of_the_folder_and_its_files_are_kept(project: 
     assert gpulayer(project, "artifacts", "cat", newest(project), "node0/made.txt").stdout == "given"
 
 
+def test_an_input_is_read_from_where_the_person_stands(project: Path) -> None:
+    (project.parent / "words").write_text("there\n")
+    done = gpulayer(project, "run", "--input", "../words=deep/w", "--", "sh", "-c", "cat $GPULAYER_INPUT_DIR/deep/w")
+    assert done.stdout == "there\n", done.stderr
+
+
 def test_a_failed_command_is_1_and_told_with_its_own_exit_code(project: Path) -> None:
     done = gpulayer(project, "run", "sh", "-c", "exit 7")
     assert done.returncode == 1

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from gpulayer import plane as planes
+from gpulayer.client import inputs
 from gpulayer.plane import Plane
-from gpulayer.spec.job import DistributedJob
+from gpulayer.spec.job import CommandJob, DistributedJob
 from gpulayer.spec.states import JobState, Reason
 from gpulayer.spec.tokens import TokenRequest
 from gpulayer.worker import processes
@@ -95,6 +96,27 @@ def test_it_joins_once_and_later_starts_need_no_token(
             assert worker.ended() == 0
     assert ids[0] == ids[1]
     assert [each.path for each in plane.artifacts(job.id)] == ["node0/out"]
+
+
+def test_files_of_the_caller_and_of_other_jobs_are_its_inputs(
+    serve: Callable[..., Server], opened: Callable[[Server], Plane], join: Callable[..., Started], tmp_path: Path
+) -> None:
+    server = serve()
+    plane = opened(server)
+    (tmp_path / "mine.sh").write_text("echo mine")
+    (tmp_path / "mine.sh").chmod(0o755)
+    with join(server, "--name", "one", "--once"):
+        made = ended(plane, run(plane, "mkdir out; echo made > out/a", **REMOTE).id)
+    with join(server, "--name", "two"):  # a worker may ask of jobs that it worked on, and of no other
+        wanted = (
+            {"uri": f"file://{tmp_path}/mine.sh", "path": "mine.sh"},
+            {"uri": f"gpulayer://{made.id}/node0/out", "path": "deep/out"},
+        )
+        script = "cat $GPULAYER_INPUT_DIR/deep/out/a; /bin/sh $GPULAYER_INPUT_DIR/mine.sh"
+        job = CommandJob(command=("/bin/sh", "-c", script), inputs=wanted, **REMOTE)
+        found = ended(plane, plane.submit(inputs.carried(plane, job)).id)
+    assert found.state is JobState.SUCCEEDED, found.sentence
+    assert [line.text for line in plane.lines(found.id)] == ["made", "mine"]
 
 
 def test_without_a_token_it_says_how_to_get_one(serve: Callable[..., Server]) -> None:
