@@ -344,6 +344,7 @@ class WorkerLost(JobFailed):
 
 class PreparationFailed(JobFailed):
     code = "preparation_failed"
+    fix = ""
 
 
 class RendezvousFailed(JobFailed):

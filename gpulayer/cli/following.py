@@ -96,6 +96,7 @@ def say_where_it_stands(news: News, said: str) -> str:
     if job.state.terminal:
         words += f" after {took(job)}" if took(job) else ""
         words += f": {job.sentence}" if job.sentence else ""
+        words += f"\n{job.cause.next_step}" if job.cause is not None and job.cause.next_step else ""
     elif job.why:
         words += ": " + "; ".join(job.why)
     if words != said:

@@ -107,7 +107,7 @@ def shown(job: JobRecord) -> dict[str, object]:
         "runs": what(job),
         "shape": f"{workers} x {procs}",
         "state": stands(job),
-        "because": job.sentence,
+        "because": "\n".join(filter(None, (job.sentence, job.cause.next_step if job.cause else ""))),
         "waits for": "\n".join(job.why),
         "created": moment(job.created_at),
         "started": moment(job.running_at),

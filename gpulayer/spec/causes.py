@@ -23,4 +23,6 @@ class Evidence(Record):
     exit_code: int | None = None
     signal: int | None = None
     sentence: str = ""
+    next_step: str = ""
+    """What a person can do about it, where that is known."""
     error: ErrorRecord | None = None

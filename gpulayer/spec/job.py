@@ -29,8 +29,8 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
 class Input(Spec):
     """A file or folder put at ``path`` below GPULAYER_INPUT_DIR before the job starts.
 
-    ``uri`` is any fsspec URL, or a path of the submitter's machine. ``entries`` is what the submitter stored of it, by path below
-    ``path`` (empty for a file by itself); None where the worker opens the ``uri``.
+    ``uri`` is any fsspec URL, or a path of the submitter's machine. ``entries`` is what the submitter stored of it, by path
+    below ``path`` (empty for a file by itself); None where the worker opens the ``uri``.
     """
 
     uri: str

@@ -29,12 +29,11 @@ def job_error(job: JobRecord) -> errors.GPULayerError:
     if cls is None:
         cls = errors.JobLost if job.state is JobState.LOST else errors.JobFailed
     sentence = job.sentence or f"It ended as {job.state} ({job.reason})."
-    if cls.fix:  # a worker's words may have it already
-        sentence = sentence.replace(cls.fix, "").strip()
     facts = {"job_id": job.id, "state": str(job.state), "reason": str(job.reason)}
     if job.cause is not None:
         facts |= {"rank": job.cause.rank, "node_rank": job.cause.node_rank}  # type: ignore[dict-item]
-    return cls(f"{job.id}: {sentence}", next_step=cls.fix.replace("jobs logs ID", f"jobs logs {job.id}"), **facts)
+    next_step = (job.cause and job.cause.next_step) or cls.fix.replace("jobs logs ID", f"jobs logs {job.id}")
+    return cls(f"{job.id}: {sentence}", next_step=next_step, **facts)
 
 
 def culprit(job: JobRecord, view: CallView | None) -> tuple[ErrorRecord | None, Outcome | None]:

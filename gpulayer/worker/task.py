@@ -113,9 +113,9 @@ class Task:
         except Stopped:
             return self._ending(), False
         except PreparationFailed as failure:
-            return self._failed("preparation", failure), False
+            return self._failed("preparation", failure.sentence, failure.next_step), False
         except Unreachable as failure:
-            return self._failed("rendezvous", failure), False
+            return self._failed("rendezvous", str(failure)), False
         finally:
             guard.close()
             gating.close()
@@ -148,8 +148,8 @@ class Task:
             sentence=sentence,
         )
 
-    def _failed(self, kind: EvidenceKind, failure: Exception) -> Ending:
-        self._faults.add(Evidence(kind=kind, node_rank=self.order.node_rank, sentence=str(failure)))
+    def _failed(self, kind: EvidenceKind, sentence: str, next_step: str = "") -> Ending:
+        self._faults.add(Evidence(kind=kind, node_rank=self.order.node_rank, sentence=sentence, next_step=next_step))
         return self._ending()
 
     def _report_trouble(self, trouble: Exception) -> None:

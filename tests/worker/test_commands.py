@@ -203,6 +203,10 @@ def test_a_failed_preparation_says_what_it_was(fleet: Fleet, inputs: Any) -> Non
 
     assert (ended.state, ended.reason) == (TaskState.FAILED, Reason.PREPARATION_FAILED)
     assert inputs[0]["uri"] in ended.sentence or inputs[0]["path"] in ended.sentence
+    assert "jobs logs" not in ended.sentence
+    (fault,) = plane.of(TaskFault)
+    assert (fault.evidence.next_step == "Give a relative path.") == (inputs[0]["path"] == "../x")
+    assert "Give a relative path" not in ended.sentence
 
 
 def test_a_function_takes_and_gives_json(fleet: Fleet, bundled: Bundled) -> None:
