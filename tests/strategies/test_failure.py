@@ -11,7 +11,7 @@ from gpulayer.strategies import failure
 
 def a_failed_job(reason: Reason, sentence: str, cause: Evidence | None = None) -> JobRecord:
     given = {"id": "job-1", "spec": CommandJob(command=("x",)), "state": JobState.FAILED}
-    return JobRecord(**given, reason=reason, sentence=sentence, cause=cause)  # type: ignore[arg-type]
+    return JobRecord(**given, reason=reason, sentence=sentence, cause=cause)
 
 
 def test_where_to_look_is_said_for_this_job() -> None:
