@@ -7,6 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from .processes import SCRIPT_S
+
+pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
+
 PROGRAM = Path(__file__).parent / "programs" / "apart.py"
 
 
@@ -17,7 +23,7 @@ def run(mode: str, cwd: Path) -> str:
         env={**os.environ, "MODE": mode, "CALLER": str(cwd), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=SCRIPT_S,
         stdin=subprocess.DEVNULL,
         check=False,
     )

@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from .processes import SCRIPT_S
+
+pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
+
 TINY = Path(__file__).parent / "programs" / "tiny.py"
 
 
@@ -43,7 +47,7 @@ def run(folder: Path, home: Path | str, *argv: str) -> subprocess.CompletedProce
         env={**os.environ, "GPULAYER_HOME": str(home), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=SCRIPT_S,
         stdin=subprocess.DEVNULL,
         check=False,
     )

@@ -23,8 +23,10 @@ from gpulayer import plane as planes
 from gpulayer.plane import Plane
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
-from tests.end_to_end.processes import wait_for
+from tests.end_to_end.processes import SCRIPT_S, wait_for
 from tests.server.running import Server
+
+pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 
 PROGRAMS = Path(__file__).parent / "programs"
 INTERRUPTED = 130
@@ -62,7 +64,7 @@ class Fleet:
 
     def wait_until_up(self) -> None:
         with closing(self.plane()) as plane:
-            wait_for(lambda: len(plane.workers()) == len(self._workers), within=60, what="the workers register")
+            wait_for(lambda: len(plane.workers()) == len(self._workers), within=SCRIPT_S, what="the workers register")
 
     def restart(self) -> None:
         """Kill the server, and start it anew at the same address."""
@@ -137,13 +139,13 @@ def start(fleet: Fleet, folder: Path, *argv: str, **env: str) -> subprocess.Pope
 def run(fleet: Fleet, folder: Path, *argv: str, **env: str) -> tuple[dict[str, Any], str]:
     """Run a program to its end; what it wrote, and the job that it says it had."""
     process = start(fleet, folder, *argv, **env)
-    out, err = process.communicate(timeout=170)
+    out, err = process.communicate(timeout=SCRIPT_S)
     assert process.returncode == 0, out + err + fleet.said()
     return torch.load(folder.parent / "outcome.pt", weights_only=True), out.rpartition("JOB ")[2].strip()
 
 
 def ended(plane: Plane, job_id: str) -> JobRecord:
-    return wait_for(lambda: (job := plane.job(job_id)).state.terminal and job, within=60, what=f"{job_id} ends")
+    return wait_for(lambda: (job := plane.job(job_id)).state.terminal and job, within=SCRIPT_S, what=f"{job_id} ends")
 
 
 SEEDED = json.dumps({"forward_env": ["SEED", "MAX_EPOCHS"]})
@@ -181,7 +183,7 @@ def test_another_job_goes_on_from_a_jobs_checkpoint(fleet: Fleet, folder: Path) 
 
 def test_a_variable_that_was_not_forwarded_is_named(fleet: Fleet, folder: Path) -> None:
     process = start(fleet, folder, "remote.py", DEVICES="1")
-    err = process.communicate(timeout=120)[1]
+    err = process.communicate(timeout=SCRIPT_S)[1]
     assert process.returncode == 1
     assert "KeyError: 'SEED'" in err
     assert "forward_env=['SEED']" in err
@@ -193,7 +195,7 @@ def test_a_file_that_did_not_travel_is_named_with_the_rule(fleet: Fleet, folder:
     (folder / "data" / "train.csv").touch()
     reading = json.dumps({"forward_env": ["SEED", "READ"]})
     process = start(fleet, folder, "remote.py", JOB=reading, READ="data/train.csv", DEVICES="1")
-    err = process.communicate(timeout=120)[1]
+    err = process.communicate(timeout=SCRIPT_S)[1]
     assert "No such file or directory: 'data/train.csv'" in err
     assert "did not travel with the job (.gitignore: data/)" in err
 
@@ -204,7 +206,7 @@ def test_the_job_of_a_killed_caller_is_stopped_when_its_time_is_up(fleet: Fleet,
     with closing(fleet.plane()) as plane:
         job = wait_for(
             lambda: next((job for job in plane.jobs() if job.spec.name == "orphan" and job.state is JobState.RUNNING), None),
-            within=90,
+            within=SCRIPT_S,
             what="the job runs",
         )
         process.kill()
@@ -216,7 +218,7 @@ def test_the_job_of_a_killed_caller_is_stopped_when_its_time_is_up(fleet: Fleet,
 def gpulayer(fleet: Fleet, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = caller_environment(fleet, folder)
     return subprocess.run(
-        [*GPULAYER, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+        [*GPULAYER, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=SCRIPT_S, check=False
     )
 
 
@@ -268,7 +270,7 @@ def test_a_person_who_interrupts_is_asked_and_may_leave_the_job(fleet: Fleet, fo
 
 def read_until(terminal: int, words: str) -> str:
     said = ""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SCRIPT_S
     while words not in said:
         assert time.monotonic() < deadline, said
         if select.select([terminal], [], [], 1.0)[0]:
@@ -286,7 +288,7 @@ def test_a_server_that_is_killed_and_started_again_is_not_seen(fleet: Fleet, fol
     assert running.stdout.readline() == "up\n"
     fleet.restart()
     (folder / "goes").touch()
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=SCRIPT_S)
     assert (running.returncode, out) == (0, "done\n"), err
 
 

@@ -14,6 +14,10 @@ import pytest
 from gpulayer import plane
 from gpulayer.spec.states import JobState, Reason
 
+from .processes import SCRIPT_S
+
+pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
+
 TINY = Path(__file__).parent / "programs" / "tiny.py"
 TWO_GPUS = {"accelerator": "cuda", "gpu_count": 2}
 
@@ -28,7 +32,7 @@ def job_options(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> s
         env={**os.environ, "NODES": "2", "JOB": json.dumps(options), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=SCRIPT_S,
         stdin=subprocess.DEVNULL,
         check=False,
     )

@@ -22,8 +22,10 @@ from gpulayer.spec.records import JobRecord
 from gpulayer.spec.resources import Placement
 from gpulayer.spec.states import JobState
 from gpulayer.worker import processes
-from tests.end_to_end.processes import wait_for
+from tests.end_to_end.processes import SCRIPT_S, wait_for
 from tests.server.running import Server
+
+pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 
 VALUE = 'correct/horse+"battery" staple'
 FORMS = {VALUE, json.dumps(VALUE)[1:-1], quote(VALUE), quote(VALUE, safe=""), base64.b64encode(VALUE.encode()).decode()}
@@ -65,7 +67,7 @@ class Place:
         for process in (self.worker, self._server):
             process.terminate()
             try:
-                process.communicate(timeout=30)
+                process.communicate(timeout=SCRIPT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
@@ -139,9 +141,9 @@ def test_no_door_of_the_server_opens_without_a_token(place: Place) -> None:
 
 def test_a_worker_opens_no_port(place: Place, tmp_path: Path) -> None:
     with closing(place.plane()) as plane:
-        wait_for(lambda: plane.workers(), within=30, what="the worker registers")
+        wait_for(lambda: plane.workers(), within=SCRIPT_S, what="the worker registers")
         job = plane.submit(CommandJob(command=("/bin/sh", "-c", "echo up; sleep 600"), placement=Placement(target="remote")))
-        wait_for(lambda: [line.text for line in plane.lines(job.id)] == ["up"], within=30, what="it runs")
+        wait_for(lambda: [line.text for line in plane.lines(job.id)] == ["up"], within=SCRIPT_S, what="it runs")
 
         found = [each.pid for each in processes.descendants(place.worker.pid)]
         assert len(found) >= 3  # the guard, the shell, its sleep
@@ -170,7 +172,7 @@ def test_the_exception_of_a_call_comes_home_without_it(home: Path, tmp_path: Pat
     with closing(planes.open(home)) as plane:
         plane.set_secret("API_KEY", VALUE)
 
-    done = subprocess.run([sys.executable, program], cwd=program.parent, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, program], cwd=program.parent, capture_output=True, text=True, timeout=SCRIPT_S)
 
     told = json.loads(done.stdout.splitlines()[-1])
     assert (told["args"], told["key"]) == (["*** was refused", "https://h/?key=***"], "***")
