@@ -31,6 +31,8 @@ class Context:
     task: Path
     socket: str | None
     calls: Calls | None
+    straggler_grace_s: float = 60.0
+    """How long it may stand still once others, or its own script, have ended."""
 
 
 def current() -> Context | None:
@@ -62,4 +64,5 @@ def read(environ: Mapping[str, str]) -> Context | None:
         task=Path(environ["GPULAYER_TASK_DIR"]),
         socket=environ.get("GPULAYER_SOCKET") or None,
         calls=Calls.model_validate_json(calls) if calls else None,
+        straggler_grace_s=float(environ.get("GPULAYER_STRAGGLER_GRACE_S", Context.straggler_grace_s)),
     )

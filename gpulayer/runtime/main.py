@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NoReturn
 
-from gpulayer.runtime import context, entry, faults, meeting, parent
+from gpulayer.runtime import context, entry, faults, lingering, meeting, parent
 from gpulayer.runtime.report import RankLink
 from gpulayer.spec.rank_messages import Raised
 
 _INTERRUPTED = 128 + signal.SIGINT
+_FAILURE_GRACE_S = 5.0
 
 
 class Goodbye:
@@ -37,6 +38,12 @@ class Goodbye:
         if self.link is not None:
             self.link.left(self.exit_code, error=self.error)
 
+    def leave(self) -> NoReturn:
+        """Say it and end the process, whatever still runs in it."""
+        self.say()
+        _flush()
+        os._exit(self.exit_code)
+
 
 _GOODBYES: list[Goodbye] = []
 
@@ -47,10 +54,14 @@ def leave(exit_code: int) -> NoReturn:
         goodbye.exit_code = exit_code
     with contextlib.suppress(BaseException):  # a handler of the user's can't keep the process here
         atexit._run_exitfuncs()
+    _flush()
+    os._exit(exit_code)
+
+
+def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    os._exit(exit_code)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -70,7 +81,12 @@ def main(argv: Sequence[str]) -> None:
         meeting.tell(link)
     if where is not None and where.calls is not None and link is not None:
         importlib.import_module(where.calls.half).install(link, where)
-    _run(what, goodbye)
+    try:
+        _run(what, goodbye)
+    finally:
+        if where is not None:
+            grace_s = min(_FAILURE_GRACE_S, where.straggler_grace_s) if goodbye.exit_code else where.straggler_grace_s
+            lingering.Lingering(goodbye.leave, grace_s).begin()
 
 
 def destroy_process_group() -> None:

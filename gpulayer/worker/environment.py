@@ -66,6 +66,7 @@ def of_task(order: Order, where: TaskFolders, host: Mapping[str, str], worker_na
         "GPULAYER_WORKER_NAME": worker_name,
         "TMPDIR": spec.env.get("TMPDIR", str(where.tmp)),
         **({} if spec.calls is None else {"GPULAYER_CALLS": spec.calls.model_dump_json()}),
+        **({"GPULAYER_STRAGGLER_GRACE_S": str(spec.straggler_grace_s)} if spec.kind == "distributed" else {}),
         **({"GPULAYER_SECRETS": ",".join(spec.secrets)} if spec.secrets else {}),
         **_visible_devices(order, asked, can),
     }
