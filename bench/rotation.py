@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -47,6 +47,13 @@ def probe(ours: bool, *, steps: int, procs: int = 2) -> dict[str, object]:
 
 def rotate(name: str, must: float, ours: Callable[[], float], theirs: Callable[[], float], *, rounds: int) -> None:
     """Measure both sides in turn after one round that isn't counted; print and keep the ratio of each pair."""
+    keep(name, compared(name, must, ours, theirs, rounds=rounds))
+
+
+def compared(
+    name: str, must: float, ours: Callable[[], float], theirs: Callable[[], float], *, rounds: int
+) -> dict[str, object]:
+    """Do as ``rotate`` does, but return what is to be kept."""
     ours(), theirs()
     pairs = [(ours(), theirs()) if turn % 2 else (theirs(), ours())[::-1] for turn in range(rounds)]
     ratios = [a / b for a, b in pairs]
@@ -59,12 +66,26 @@ def rotate(name: str, must: float, ours: Callable[[], float], theirs: Callable[[
         "ours": statistics.median(a for a, _ in pairs),
         "theirs": statistics.median(b for _, b in pairs),
         "rounds": rounds,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "machine": machine(),
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(row, indent=1))
     print(
         f"{name}: {row['ratio']:.3f} (must {must}; {row['ratio_min']:.3f} to {row['ratio_max']:.3f} in {rounds} pairs; "
         f"medians {row['ours']:.4f} s against {row['theirs']:.4f} s; {row['machine']})",
         flush=True,
     )
+    return row
+
+
+def machine() -> str:
+    """Name the machine, and how much else it has to do now."""
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}"
+
+
+def keep(name: str, row: object) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(row, indent=1))
+
+
+def at(share: float, values: Sequence[float]) -> float:
+    """Return the value that a share of them does not exceed."""
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
