@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast, get_args
 import click
 
 from gpulayer import settings
+from gpulayer.cli.output import Form
 from gpulayer.cli.submission import Stay
 from gpulayer.client import environment
 from gpulayer.client.options import default_target
@@ -33,7 +34,10 @@ _OPTIONS = (
     click.option("--queue", is_flag=True, help="Wait when no worker could ever run it, instead of failing at once."),
     click.option("--source", type=click.Path(exists=True, file_okay=False), help="The folder that travels with the job."),
     click.option("--detach", is_flag=True, help="Print the job's id and leave it to run."),
-    click.option("--dry-run", is_flag=True, help="Say whether and where it could run, and submit nothing."),
+    click.option(
+        "--dry-run", is_flag=True, help="Say whether and where it could run, and submit nothing; 1 when it never could."
+    ),
+    click.option("--json", "as_json", is_flag=True, help="With --dry-run: print the answer as JSON."),
 )
 
 
@@ -41,8 +45,10 @@ def with_job_options(command: F) -> F:
     """Give a command the options that ``fields`` reads, ``source``, and ``stay``."""
 
     @functools.wraps(command)
-    def staying(*args: Any, detach: bool, dry_run: bool, **options: Any) -> Any:
-        return command(*args, stay=Stay(detach, dry_run), **options)
+    def staying(*args: Any, detach: bool, dry_run: bool, as_json: bool, **options: Any) -> Any:
+        if as_json and not dry_run:
+            raise click.UsageError("--json is for --dry-run; of a job that runs, gpulayer jobs show ID --json tells all.")
+        return command(*args, stay=Stay(detach, dry_run, Form.JSON if as_json else Form.TABLE), **options)
 
     made: Any = staying
     for option in reversed(_OPTIONS):

@@ -23,7 +23,7 @@ from gpulayer.client import inputs, source
 from gpulayer.client.local_workers import LocalWorkers
 from gpulayer.plane import Plane
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob, shape
-from gpulayer.spec.records import JobRecord
+from gpulayer.spec.records import Explanation, JobRecord
 from gpulayer.spec.states import JobState
 
 AnyJob = CommandJob | FunctionJob | DistributedJob
@@ -45,10 +45,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Stay:
-    """How long a command stays with its job. ``detach`` prints its id and leaves; ``dry_run`` asks and submits nothing."""
+    """How long a command stays with its job.
+
+    ``detach`` prints its id and leaves; ``dry_run`` asks, answers in ``form``, and submits nothing.
+    """
 
     detach: bool = False
     dry_run: bool = False
+    form: Form = Form.TABLE
 
 
 def place_of(near: Path, source_dir: str | None) -> Place:
@@ -81,7 +85,7 @@ def run(
         local = asked.placement.target == "local"
         with _local_workers(plane, found, shape(asked)[0] if local and not stay.detach else 0):
             if stay.dry_run:
-                print_explanation(plane.explain_spec(asked), Form.TABLE)
+                _answer(plane.explain_spec(asked), stay.form)
                 return
             stored = source.store(plane, place.root, home=found.home, always=always)
             submitted = plane.submit(inputs.carried(plane, make(place.fields(stored, local=local))))
@@ -89,6 +93,13 @@ def run(
                 click.echo(submitted.id)
                 return
             _stay(plane, submitted, outlives=found.url is not None, result=result)
+
+
+def _answer(answer: Explanation, form: Form) -> None:
+    """Say whether a job could run; with the exit code as well when it never could."""
+    print_explanation(answer, form)
+    if answer.never:
+        raise click.exceptions.Exit(FAILED)
 
 
 @contextmanager

@@ -166,10 +166,14 @@ class Plan(Record):
 
 
 class Explanation(Record):
-    """The answer to "why does it wait": per-worker reasons and the nearest change that would let it run."""
+    """The answer to "why does it wait": per-worker reasons and the nearest change that would let it run.
+
+    ``never`` says that no registered group of workers could ever run it.
+    """
 
     job_id: str
     sentence: str
+    never: bool = False
     verdicts: tuple[WorkerVerdict, ...] = ()
     nearest: str = ""
 

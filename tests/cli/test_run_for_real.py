@@ -99,7 +99,12 @@ def test_a_function_that_fails_prints_no_result(project: Path) -> None:
 def test_a_dry_run_answers_and_submits_nothing(project: Path) -> None:
     done = gpulayer(project, "run", "--dry-run", "--gpus", "99", "true")
     assert "99 usable cuda device" in done.stdout
+    assert done.returncode == 1  # a script asks this way
+    possible = gpulayer(project, "run", "--dry-run", "--json", "true")
+    assert possible.returncode == 0, possible.stderr
+    assert json.loads(possible.stdout)["never"] is False
     assert json.loads(gpulayer(project, "jobs", "ls", "--json").stdout) == []
+    assert gpulayer(project, "run", "--json", "true").returncode == 2
 
 
 def test_nobody_to_leave_a_job_to_is_said(project: Path) -> None:

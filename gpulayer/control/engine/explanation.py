@@ -48,7 +48,8 @@ def explain(record: JobRecord, snapshot: Snapshot, now: float) -> Explanation:
     if not never:
         hopeless = {waiting.job_id for waiting in made.waiting if waiting.never}
         sentence += _higher(record, [each for each in ahead if each.id not in hopeless])
-    return Explanation(job_id=record.id, sentence=sentence, verdicts=verdicts, nearest=_nearest(demand, told))
+    nearest = _nearest(demand, told)
+    return Explanation(job_id=record.id, sentence=sentence, never=never, verdicts=verdicts, nearest=nearest)
 
 
 def _standing(record: JobRecord) -> str:
