@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import importlib.abc
-import importlib.machinery
 import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader, MetaPathFinder
+else:
+    # What they really are takes longer to import than all the rest, in every process that imports us, and nothing looks.
+    Loader = MetaPathFinder = object
 
 _TARGETS = {
     "lightning.pytorch.trainer.connectors.accelerator_connector": "lightning.pytorch",
@@ -46,7 +51,7 @@ def _attach(module: ModuleType) -> None:
             raise
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder(MetaPathFinder):
     """Lets the other finders find the connector, and wraps the loader that they return."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -62,8 +67,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         return None
 
 
-class _Loader(importlib.abc.Loader):
-    def __init__(self, loader: importlib.abc.Loader) -> None:
+class _Loader(Loader):
+    def __init__(self, loader: Loader) -> None:
         self._loader = loader
 
     def __getattr__(self, name: str) -> object:
