@@ -77,7 +77,7 @@ class Homecoming:
         self._plane = plane
         self._place = place
         self._known: dict[Path, Home] = {}
-        self._seen: dict[str, dict[str, str]] = {}
+        self._seen: dict[str, dict[str, Artifact]] = {}
 
     def bring(
         self, job_id: str, base: Callable[[str], str | None], outside: Callable[[Artifact], bool] = lambda _: False
@@ -89,26 +89,36 @@ class Homecoming:
         chosen = choose(self._plane.artifacts(job_id))
         seen, brought = self._seen.get(job_id, {}), Brought()
         for path, artifact in sorted(chosen.items(), key=lambda each: _is_link(each[1])):  # what they point to comes first
-            if seen.get(path) != artifact.blob.sha256 and not (outside(artifact) and self._is_the_callers(artifact)):
+            before = seen.get(path)
+            if (before is None or before.blob != artifact.blob) and not (outside(artifact) and self._is_the_callers(artifact)):
                 self._bring_one(job_id, path, artifact, base, brought)
                 self._link(path, chosen)
                 if artifact.path != f"node0/{path}" and artifact.path == path:
                     brought.doubles.append(self._place(path))
         for path in seen.keys() - chosen.keys():
-            self._remove(self._place(path), seen[path], brought)
-        self._seen[job_id] = {path: artifact.blob.sha256 for path, artifact in chosen.items()}
+            self._remove(self._place(path), seen[path].blob.sha256, brought)
+        self._seen[job_id] = chosen
         return brought
 
     def remove(self, job_id: str, paths: Iterable[str]) -> None:
-        """Remove what a call deleted of the files that this run wrote, whichever of its jobs did so."""
-        kept = {self._place(path) for path in self._seen.get(job_id, ())}
+        """Remove what a call deleted of the files that this run wrote, whichever of its jobs did so.
+
+        A folder goes as a whole: rank 0 deletes it on its own machine, and others keep their parts of what is no checkpoint.
+        """
         for path in map(Path, paths):
+            kept = self._kept(job_id, path)
             for target in [each for each in self._known if each == path or path in each.parents]:
                 if target not in kept:
                     self._remove(target, self._known[target].sha256, Brought())
             for folder, _, _ in os.walk(path, topdown=False):
                 with suppress(OSError):  # something else is in it
                     os.rmdir(folder)
+
+    def _kept(self, job_id: str, deleted: Path) -> set[Path]:
+        """Return what the job still has of a path that it deleted: it may have written it anew."""
+        places = {self._place(path): _node(artifact.path) for path, artifact in self._seen.get(job_id, {}).items()}
+        below = {place: node for place, node in places.items() if place == deleted or deleted in place.parents}
+        return set(below) if 0 in below.values() else set()
 
     def make_folders(self, paths: Iterable[str]) -> None:
         """Make the folders that the job left empty, where nothing else is in the way."""

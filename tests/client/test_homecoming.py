@@ -132,6 +132,19 @@ def test_a_checkpoint_that_the_job_deleted_goes_here_too_unless_it_was_changed(
     assert sorted(os.listdir(root)) == ["three.ckpt", "two.ckpt"]
 
 
+def test_a_deleted_folder_goes_with_the_parts_that_other_nodes_still_have(
+    homecoming: Homecoming, store: Store, root: Path
+) -> None:
+    store.files |= {"node0/old/0": b"0", "node1/old/1": b"1", "node0/new/0": b"2", "node1/new/1": b"3"}
+    homecoming.bring(JOB, no_base)
+    store.files = {path: data for path, data in store.files.items() if path != "node0/old/0"}
+    homecoming.bring(JOB, no_base)
+
+    homecoming.remove(JOB, [str(root / "old"), str(root / "new")])  # the latter was written anew
+
+    assert {str(each.relative_to(root)) for each in root.rglob("*")} == {"new", "new/0", "new/1"}
+
+
 def test_what_the_script_wrote_outside_of_calls_stays_as_the_caller_wrote_it(
     homecoming: Homecoming, store: Store, root: Path
 ) -> None:
