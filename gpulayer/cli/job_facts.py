@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from gpulayer.cli.output import age, span
 from gpulayer.spec.calls import CallView
-from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob, shape
+from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob
 from gpulayer.spec.records import JobRecord, TaskRecord
 
 RUNTIME = ("python", "-m", "gpulayer.runtime")
@@ -49,7 +49,7 @@ def took(job: JobRecord, now: float | None = None) -> str | None:
 
 def job_facts(job: JobRecord) -> dict[str, object]:
     """Return the object that ``jobs ls --json`` prints of each job."""
-    workers, procs = shape(job.spec)
+    workers, procs = job.shape
     return {
         "id": job.id,
         "kind": job.spec.kind,
@@ -100,7 +100,7 @@ def _call_status(job: JobRecord, view: CallView) -> str:
 
 def shown(job: JobRecord) -> dict[str, object]:
     """Return what ``jobs show`` tells a person."""
-    workers, procs = shape(job.spec)
+    workers, procs = job.shape
     return {
         "job": job.id,
         "name": job.spec.name,
@@ -132,7 +132,7 @@ COLUMNS: dict[str, Callable[[JobRecord], object]] = {
     "ID": lambda job: job.id,
     "NAME": lambda job: job.spec.name,
     "STATE": stands,
-    "SHAPE": lambda job: "{} x {}".format(*shape(job.spec)),
+    "SHAPE": lambda job: "{} x {}".format(*job.shape),
     "AGE": lambda job: age(job.created_at),
     "RAN": took,
     "WHAT": lambda job: _cut(what(job), 48),

@@ -14,7 +14,6 @@ from gpulayer.cli.outcome import FAILED
 from gpulayer.cli.output import Form, print_json, print_list, print_one, with_forms
 from gpulayer.logs.render import Renderer
 from gpulayer.plane import Plane
-from gpulayer.spec.job import shape
 from gpulayer.spec.news import Cursor
 from gpulayer.spec.records import Explanation, JobRecord
 from gpulayer.spec.states import JobState
@@ -66,7 +65,9 @@ def logs(job_id: str, follow: bool, rank: int | None, tail: int | None, as_json:
 
 
 def _check_rank(job: JobRecord, rank: int | None) -> None:
-    workers, procs = shape(job.spec)
+    workers, procs = job.shape
+    if procs == "auto":
+        return
     last = workers * procs - 1
     if rank is not None and not 0 <= rank <= last:
         ranks = "only rank 0" if last == 0 else f"ranks 0 to {last}"

@@ -11,7 +11,16 @@ import click
 from gpulayer.cli.job_options import fields, with_job_options
 from gpulayer.cli.submission import Place, Stay, absolute, place_of, run
 from gpulayer.errors import EntrypointMissing
-from gpulayer.spec.job import DistributedJob
+from gpulayer.spec.job import DistributedJob, Processes
+
+
+class Count(click.ParamType[Processes]):
+    """A number above zero, or ``auto``."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Processes:
+        return "auto" if value == "auto" else int(click.IntRange(min=1).convert(value, param, ctx))
 
 
 @click.command()
@@ -19,7 +28,14 @@ from gpulayer.spec.job import DistributedJob
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.option("-m", "--module", is_flag=True, help="SCRIPT names a module, as in python -m.")
 @click.option("--num-workers", type=click.IntRange(min=1), default=1, show_default=True, help="Workers (nodes).")
-@click.option("--procs-per-worker", type=click.IntRange(min=1), default=1, show_default=True, help="Processes on each worker.")
+@click.option(
+    "--procs-per-worker",
+    type=Count(),
+    metavar="N|auto",
+    default="1",
+    show_default=True,
+    help="Processes on each worker; auto is one for each GPU that all can give.",
+)
 @click.option("--backend", type=click.Choice(["auto", "gloo", "nccl"]), default="auto", show_default=True)
 @with_job_options
 def command(
@@ -27,7 +43,7 @@ def command(
     args: tuple[str, ...],
     module: bool,
     num_workers: int,
-    procs_per_worker: int,
+    procs_per_worker: Processes,
     backend: str,
     source: str | None,
     stay: Stay,

@@ -22,6 +22,8 @@ from gpulayer.spec.files import FileEntry
 from gpulayer.spec.resources import Placement, Resources
 
 BackendName = Literal["auto", "gloo", "nccl"]
+Processes = int | Literal["auto"]
+"""How many run on each worker; ``auto`` becomes a number at placement: the most devices that every chosen worker can give."""
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
 
@@ -139,37 +141,41 @@ class DistributedJob(JobBase):
     """``procs_per_worker`` processes on each of ``num_workers`` workers, started by torchrun.
 
     Node rank r hosts global ranks [r*P, (r+1)*P). ``entrypoint`` is a script inside the bundle, ``-m package.module`` or
-    ``module:function``. Once a rank has ended, the others may stand still for ``straggler_grace_s``.
+    ``module:function``. ``auto`` processes are one for each CUDA device that every worker of the gang can give, and one where
+    it runs without them. Once a rank has ended, the others may stand still for ``straggler_grace_s``.
     """
 
     kind: Literal["distributed"] = "distributed"
     entrypoint: str
     args: tuple[str, ...] = ()
     num_workers: int = 1
-    procs_per_worker: int = 1
+    procs_per_worker: Processes = 1
     backend: BackendName = "auto"
     rendezvous: Rendezvous = Field(default_factory=Rendezvous)
     straggler_grace_s: float = 60.0
 
     @property
-    def world_size(self) -> int:
-        return self.num_workers * self.procs_per_worker
+    def world_size(self) -> int | None:
+        """How many ranks it has; None where placement decides."""
+        return None if self.procs_per_worker == "auto" else self.num_workers * self.procs_per_worker
 
     @model_validator(mode="after")
     def _can_be_distributed(self) -> DistributedJob:
         for field in ("num_workers", "procs_per_worker"):
-            if getattr(self, field) < 1:
-                raise InvalidCount(f"{field} is {getattr(self, field)}.", field=field)
+            count = getattr(self, field)
+            if count != "auto" and count < 1:
+                raise InvalidCount(f"{field} is {count}.", field=field)
         if self.straggler_grace_s <= 0:
             raise InvalidCount(f"straggler_grace_s is {self.straggler_grace_s}.", field="straggler_grace_s")
         if not self.entrypoint.strip():
             raise EntrypointMissing("The entry point is empty.")
         need = self.resources
-        if need.accelerator == "mps" and self.world_size > 1:
-            raise DistributedMPS(f"MPS can't run {self.world_size} processes together.", world_size=self.world_size)
+        least = self.world_size or self.num_workers
+        if need.accelerator == "mps" and least > 1:
+            raise DistributedMPS(f"MPS can't run {least} processes together.", world_size=least)
         if self.backend == "nccl" and need.accelerator != "cuda":
             raise NcclWithoutCuda(f"backend is nccl and the accelerator is {need.accelerator}.", accelerator=need.accelerator)
-        if need.accelerator == "cuda" and self.procs_per_worker > need.gpu_count:
+        if need.accelerator == "cuda" and self.procs_per_worker != "auto" and self.procs_per_worker > need.gpu_count:
             raise MoreProcsThanGpus(
                 f"{self.procs_per_worker} processes per worker need as many GPUs; gpu_count is {need.gpu_count}.",
                 procs_per_worker=self.procs_per_worker,
@@ -192,6 +198,6 @@ def parse_job(data: dict[str, Any] | str | bytes) -> CommandJob | FunctionJob | 
     return _ADAPTER.validate_python(data) if isinstance(data, dict) else _ADAPTER.validate_json(data)
 
 
-def shape(job: CommandJob | FunctionJob | DistributedJob) -> tuple[int, int]:
+def shape(job: CommandJob | FunctionJob | DistributedJob) -> tuple[int, Processes]:
     """Return (workers, processes per worker)."""
     return (job.num_workers, job.procs_per_worker) if isinstance(job, DistributedJob) else (1, 1)

@@ -7,7 +7,7 @@ from pydantic import Field
 from gpulayer.spec.base import Record
 from gpulayer.spec.calls import CallView, Progress
 from gpulayer.spec.causes import Evidence
-from gpulayer.spec.job import Job
+from gpulayer.spec.job import Job, Processes, shape
 from gpulayer.spec.ranks import Ranks
 from gpulayer.spec.states import JobState, Phase, Reason, TaskState
 from gpulayer.spec.workers import Device, WorkerInfo
@@ -77,6 +77,7 @@ class JobRecord(Record):
     attempt: int = 0
     """0 until first placed; tasks are those of this attempt."""
     procs_per_worker: int = 1
+    """Of this attempt: where the job says ``auto``, placement has made it a number."""
     tasks: tuple[TaskRecord, ...] = ()
     rendezvous: RendezvousPoint | None = None
     stop: Stop | None = None
@@ -105,6 +106,12 @@ class JobRecord(Record):
     @property
     def world_size(self) -> int:
         return len(self.tasks) * self.procs_per_worker
+
+    @property
+    def shape(self) -> tuple[int, Processes]:
+        """Workers, and processes on each: as asked for until it is placed, then as they are."""
+        workers, processes = shape(self.spec)
+        return workers, self.procs_per_worker if self.attempt else processes
 
 
 class WorkerRecord(Record):

@@ -14,6 +14,7 @@ from gpulayer.client.options import JobOptions
 from gpulayer.plane import Plane
 from gpulayer.settings import Settings
 from gpulayer.spec.base import new_id
+from gpulayer.spec.job import Processes
 from gpulayer.strategies import going, job_spec
 from gpulayer.strategies.held import HeldJob
 from gpulayer.strategies.script import Program
@@ -99,8 +100,8 @@ class Backstage:
             self._plane = self._workers = None
 
 
-def _shape(workers: int, processes: int) -> str:
-    def count(number: int, word: str) -> str:
+def _shape(workers: int, processes: Processes) -> str:
+    def count(number: Processes, word: str) -> str:
         return f"{number} {word}" + ("" if number == 1 else "s" if not word.endswith("s") else "es")
 
     return f"{count(workers, 'worker')} x {count(processes, 'process')}"

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gpulayer.client.options import JobOptions, options_from
+from gpulayer.spec.job import Processes
 from gpulayer.strategies import failure
 from gpulayer.strategies import names as lightning
 from gpulayer.strategies.launcher import CallerLauncher
@@ -72,6 +73,8 @@ class CallerStrategy:
     options: JobOptions
     num_nodes: int
     parallel_devices: Any
+    asked: Processes = 1
+    """Processes per node as asked for; ``parallel_devices`` are as many as there are, once that is known."""
     job_id: str | None = None
 
     def __init__(self, strategy: Any = "auto", job: JobOptions | Mapping[str, Any] | None = None) -> None:
@@ -106,6 +109,10 @@ class CallerStrategy:
     @property
     def procs_per_worker(self) -> int:
         return len(self.parallel_devices or [_CPU])
+
+    def placed(self, processes: int) -> None:
+        """Take note of how many processes a node has: ``auto`` has become a number."""
+        self.parallel_devices = [_CPU] * processes
 
     @property
     def world_size(self) -> int:

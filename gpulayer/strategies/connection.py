@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
+from gpulayer import settings
 from gpulayer.client.options import JobOptions
-from gpulayer.spec.job import DistributedJob
+from gpulayer.spec.job import DistributedJob, Processes
 from gpulayer.strategies import names as lightning
 from gpulayer.strategies import seam, session, validation
 from gpulayer.strategies.caller import CallerStrategy, classes
 from gpulayer.strategies.names import Names
+from gpulayer.worker import nvml
 
 _PENDING: ContextVar[JobOptions | None] = ContextVar("gpulayer_job_options", default=None)
 _RESOURCES = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "mps": "mps"}
@@ -35,14 +38,13 @@ def connect(connector: Any, original: Callable[..., None], arguments: dict[str, 
     names = lightning.of(namespace)
     strategy = _strategy(arguments, names)
     options = _with_accelerator(strategy.options, arguments["accelerator"], strategy.inner, names)
-    automatic = max(1, options.resources.gpu_count) if options.resources.accelerator == "cuda" else 1
-    devices = validation.count_devices(arguments["devices"], automatic, names.Misconfiguration)
+    asked = validation.count_devices(arguments["devices"], _automatic(options), names.Misconfiguration)
+    devices = 1 if asked == "auto" else asked
     inner = {**arguments, "strategy": strategy.inner}
     checked = validation.check(names, original, inner, devices, cuda=options.resources.accelerator == "cuda")
-    strategy.options = options = _with_devices(options, devices)
-    DistributedJob(
-        entrypoint="script", num_workers=arguments["num_nodes"], procs_per_worker=devices, resources=options.resources
-    )
+    strategy.options = options = _with_devices(options, asked)
+    strategy.asked = asked
+    DistributedJob(entrypoint="script", num_workers=arguments["num_nodes"], procs_per_worker=asked, resources=options.resources)
     stand_in = classes(namespace).accelerator()
     given = {**arguments, "accelerator": stand_in, "strategy": strategy, "devices": devices, "plugins": None, "precision": None}
     original(connector, **given)
@@ -86,10 +88,27 @@ def _is_fsdp(strategy: Any, names: Names) -> bool:
     return isinstance(strategy, names.FSDPStrategy)
 
 
-def _with_devices(options: JobOptions, devices: int) -> JobOptions:
+def _automatic(options: JobOptions) -> Processes:
+    """Return what ``devices="auto"`` is: as many as GPUs were asked for, one without any, else for placement to say."""
+    resources = options.resources
+    if resources.gpu_count:
+        return resources.gpu_count
+    if resources.accelerator in ("cpu", "mps") or (resources.accelerator == "auto" and _stays_without_gpus(options)):
+        return 1
+    return "auto"
+
+
+def _stays_without_gpus(options: JobOptions) -> bool:
+    """Say whether the job can only run on this machine, which has no GPU for it: then it needs no torchrun."""
+    found = settings.read()
+    here = found.url is None and options.on(found).target == "local" and not options.fallback_targets
+    return here and not nvml.visible(nvml.devices(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def _with_devices(options: JobOptions, devices: Processes) -> JobOptions:
     """Ask for one GPU per process where GPUs are asked for without a number."""
     resources = options.resources
-    if resources.accelerator != "cuda" or resources.gpu_count:
+    if resources.accelerator != "cuda" or resources.gpu_count or devices == "auto":
         return options
     return options.model_copy(update={"resources": resources.model_copy(update={"gpu_count": devices})})
 

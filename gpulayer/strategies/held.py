@@ -18,6 +18,7 @@ from gpulayer.client.options import JobOptions
 from gpulayer.plane import Plane
 from gpulayer.spec.calls import CallView, EarlierCall, ErrorRecord, Outcome
 from gpulayer.spec.files import Blob
+from gpulayer.spec.job import Processes
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
 from gpulayer.strategies import call_times, failure, going, left_behind, outcome, resume
@@ -37,7 +38,7 @@ class Shape:
     """What a Trainer must share with a held job to be answered by it."""
 
     num_nodes: int
-    procs_per_worker: int
+    procs_per_worker: Processes
     options: JobOptions
 
 
@@ -97,7 +98,15 @@ class HeldJob:
         if gone and self._answered and not interrupts.count:
             self._drop_copies(number)
             return False
+        if job.attempt:
+            self._tell_processes(job.procs_per_worker, request)
         return True
+
+    def _tell_processes(self, processes: int, request: CallRequest) -> None:
+        """Say how many processes ``auto`` has become."""
+        if self.shape.procs_per_worker == "auto" and not self._answered:
+            say(f"{self.job_id} has {processes} {'process' if processes == 1 else 'processes'} on each worker.")
+        request.strategy.placed(processes)
 
     def settle(self, number: int, request: CallRequest, interrupts: Interrupts) -> Settled:
         """Follow call ``number`` to its end, bring its files home, and apply its outcome to the caller's objects."""

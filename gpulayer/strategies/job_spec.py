@@ -149,7 +149,7 @@ def spec(
         "calls": calls,
     }
     entrypoint = program.entrypoint(source.paths.to_job(str(program.file)), source.paths.job_cwd())
-    if request.num_nodes * request.procs_per_worker == 1:
+    if (request.num_nodes, request.procs_per_worker) == (1, 1):
         words = ("-m", program.module) if program.module else (entrypoint,)
         return CommandJob(command=("python", "-m", "gpulayer.runtime", *words, *program.args), **common)
     return DistributedJob(

@@ -53,7 +53,7 @@ def _request(function: FunctionName, trainer: Any, strategy: Any, given: dict[st
         ckpt_path=None if given.get("ckpt_path") is None else os.fspath(given["ckpt_path"]),
         ordinal=strategy.ordinal,
         num_nodes=strategy.num_nodes,
-        procs_per_worker=strategy.procs_per_worker,
+        procs_per_worker=strategy.asked,
         options=strategy.options,
         strategy=strategy,
         names=strategy.names,

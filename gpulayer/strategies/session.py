@@ -18,6 +18,7 @@ from gpulayer.client.interrupts import Interrupts
 from gpulayer.client.options import JobOptions
 from gpulayer.errors import CallFromChild, CallFromThread, CallRefused, GPULayerError
 from gpulayer.spec.calls import EarlierCall, FunctionName
+from gpulayer.spec.job import Processes
 from gpulayer.strategies import autoload, failure, resume, script, validation
 from gpulayer.strategies.backstage import Backstage
 from gpulayer.strategies.held import HeldJob, Shape
@@ -37,7 +38,7 @@ class CallRequest:
     ckpt_path: str | None
     ordinal: int
     num_nodes: int
-    procs_per_worker: int
+    procs_per_worker: Processes
     options: JobOptions
     strategy: Any
     names: Names

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gpulayer.errors import InvalidJob
+from gpulayer.spec.job import Processes
 from gpulayer.strategies.names import Names
 
 
@@ -22,7 +23,7 @@ class Checked:
     layer_sync: Any
 
 
-def count_devices(devices: Any, automatic: int, misconfiguration: type[Exception]) -> int:
+def count_devices(devices: Any, automatic: Processes, misconfiguration: type[Exception]) -> Processes:
     """Return the number of processes per node that ``devices`` asks for; ``automatic`` answers "auto" and -1."""
     refuse = misconfiguration(
         f"`Trainer(devices={devices!r})` value is not a valid input using the gpulayer accelerator: give the number of"

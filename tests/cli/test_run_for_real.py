@@ -61,6 +61,13 @@ def test_a_script_is_launched_on_every_rank(project: Path) -> None:
     assert sorted(done.stdout.splitlines()) == [f"[rank{r}] rank {r} ['--lr', '0.1']" for r in range(4)]
 
 
+def test_auto_processes_are_one_on_each_worker_without_gpus(project: Path) -> None:
+    (project / "train.py").write_text("import os\nprint(os.environ['WORLD_SIZE'])\n")
+    done = gpulayer(project, "launch", "train.py", "--num-workers", "2", "--procs-per-worker", "auto")
+    assert sorted(done.stdout.splitlines()) == ["[rank0] 2", "[rank1] 2"], done.stderr
+    assert gpulayer(project, "launch", "train.py", "--procs-per-worker", "some").returncode == 2
+
+
 def test_a_gpu_that_is_not_here_is_refused_at_once_with_the_reason(project: Path) -> None:
     done = gpulayer(project, "run", "--gpus", "99", "true")
     assert done.returncode == 1

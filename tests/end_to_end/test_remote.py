@@ -177,6 +177,18 @@ def test_a_remote_fit_equals_torchrun(fleet: Fleet, folder: Path, tmp_path: Path
         assert len({task.worker_id for task in job.tasks}) == 2
 
 
+def test_devices_auto_is_one_process_on_workers_without_gpus(fleet: Fleet, folder: Path) -> None:
+    process = start(fleet, folder, "remote.py", JOB=SEEDED, DEVICES="auto", MAX_EPOCHS="1")
+    out, err = process.communicate(timeout=SCRIPT_S)
+    assert process.returncode == 0, out + err + fleet.said()
+    job_id = out.rpartition("JOB ")[2].strip()
+    assert f"{job_id} on 2 workers x auto processes" in err
+    assert f"{job_id} has 1 process on each worker" in err
+    with closing(fleet.plane()) as plane:
+        job = ended(plane, job_id)
+    assert (job.state, job.shape, job.world_size) == (JobState.SUCCEEDED, (2, 1), 2)
+
+
 def test_another_job_goes_on_from_a_jobs_checkpoint(fleet: Fleet, folder: Path) -> None:
     first, job_id = run(fleet, folder, "remote.py", JOB=SEEDED, MAX_EPOCHS="1", DEVICES="1")
     again, next_id = run(fleet, folder, "remote.py", f"gpulayer://{job_id}/last", JOB=SEEDED, MAX_EPOCHS="2", DEVICES="1")

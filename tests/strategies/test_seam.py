@@ -137,6 +137,31 @@ def test_devices_auto_on_cuda_is_what_the_job_asks_for() -> None:
     assert made.world_size == 4
 
 
+@pytest.mark.parametrize(
+    ("resources", "devices", "asked"),
+    [
+        ({}, "auto", 1),  # a job of this machine, where no GPU is
+        ({"accelerator": "cpu"}, -1, 1),
+        ({"accelerator": "cuda"}, "auto", "auto"),
+        ({"accelerator": "cuda"}, "-1", "auto"),
+        ({"gpu_count": 2}, "auto", 2),
+    ],
+)
+def test_devices_auto_is_left_to_placement_where_only_that_knows(
+    monkeypatch: pytest.MonkeyPatch, resources: dict[str, Any], devices: Any, asked: Any
+) -> None:
+    monkeypatch.setattr("gpulayer.worker.nvml.devices", lambda: ())
+    made = gl.Trainer(devices=devices, job={"resources": resources}, **QUIET)
+    assert made.strategy.asked == asked
+
+
+def test_devices_auto_of_another_machine_is_known_once_it_is_placed() -> None:
+    made = gl.Trainer(devices="auto", num_nodes=2, job={"target": "remote"}, **QUIET)
+    assert (made.strategy.asked, made.num_devices) == ("auto", 1)
+    made.strategy.placed(4)
+    assert (made.num_devices, made.world_size) == (4, 8)
+
+
 def test_a_job_that_can_never_be_is_refused_when_the_trainer_is_made() -> None:
     with pytest.raises(DistributedMPS):
         gl.Trainer(devices=2, job={"resources": {"accelerator": "mps"}}, **QUIET)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gpulayer.control.engine.fleet import Fleet, Roster
 from gpulayer.control.engine.gates import DeviceWish, Gate, device_wishes, gates_of
-from gpulayer.spec.job import DistributedJob, shape
+from gpulayer.spec.job import DistributedJob, Processes, shape
 from gpulayer.spec.records import JobRecord, PlacementChoice, WorkerRecord
 from gpulayer.spec.workers import TARGET_OF, Device
 
@@ -22,7 +22,7 @@ class Demand:
 
     record: JobRecord
     size: int
-    procs: int
+    procs: Processes
     targets: tuple[str, ...]
     wishes: tuple[DeviceWish | None, ...]
     gates: tuple[Gate, ...]
@@ -91,7 +91,7 @@ class Gang:
             job_id=demand.record.id,
             workers=tuple(worker.info.id for worker in self.workers),
             devices=tuple(self.devices),
-            procs_per_worker=demand.procs,
+            procs_per_worker=max(1, len(self.devices[0])) if demand.procs == "auto" else demand.procs,
         )
 
 

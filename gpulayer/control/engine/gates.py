@@ -22,6 +22,9 @@ class Refusal:
     change: str
 
 
+_MOST_DEVICES = 64
+"""No machine has more: eight GPUs of seven partitions are 56."""
+
 Gate = Callable[[WorkerRecord], Refusal | None]
 
 
@@ -57,6 +60,8 @@ def device_wishes(record: JobRecord) -> tuple[DeviceWish | None, ...]:
     spec = record.spec
     need = spec.resources
     workers, procs = shape(spec)
+    if procs == "auto":
+        return _as_many_as_there_are(need, workers)
     count = max(need.gpu_count, procs)
     cuda = DeviceWish("cuda", count, need.gpu_memory_gb, need.gpu_model)
     mps = DeviceWish("mps", count, need.gpu_memory_gb, need.gpu_model)
@@ -67,6 +72,20 @@ def device_wishes(record: JobRecord) -> tuple[DeviceWish | None, ...]:
     if need.accelerator == "cuda" or need.gpu_count or need.gpu_memory_gb or need.gpu_model:
         return (cuda,)
     return (cuda, mps, None) if workers * procs == 1 else (cuda, None)
+
+
+def _as_many_as_there_are(need: Resources, workers: int) -> tuple[DeviceWish | None, ...]:
+    """Return the wishes of a job with ``auto`` processes: the more devices the better, unless it says how many."""
+    if need.accelerator == "cpu":
+        return (None,)
+    mps = DeviceWish("mps", 1, need.gpu_memory_gb, need.gpu_model)
+    if need.accelerator == "mps":
+        return (mps,)
+    counts = (need.gpu_count,) if need.gpu_count else range(_MOST_DEVICES, 0, -1)
+    cuda = tuple(DeviceWish("cuda", count, need.gpu_memory_gb, need.gpu_model) for count in counts)
+    if need.accelerator == "cuda" or need.gpu_count or need.gpu_memory_gb or need.gpu_model:
+        return cuda
+    return (*cuda, mps, None) if workers == 1 else (*cuda, None)
 
 
 def gates_of(record: JobRecord) -> tuple[Gate, ...]:
@@ -208,7 +227,7 @@ def _framework(name: str, specifier: str) -> Gate:
 
 def _distributed(spec: DistributedJob) -> Iterator[Gate]:
     """Yield what torchrun and the collectives need; a world of one process runs without them."""
-    if spec.world_size > 1:
+    if spec.world_size != 1:
         yield _launcher
         yield _backend(spec)
     if spec.num_workers > 1:

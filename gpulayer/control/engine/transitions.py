@@ -34,7 +34,7 @@ __all__ = [
 def submitted(record: JobRecord, now: float) -> Step:
     """Queue a job for the first time."""
     _, procs = shape(record.spec)
-    step = Step(record).change(created_at=now, queued_at=now, procs_per_worker=procs)
+    step = Step(record).change(created_at=now, queued_at=now, procs_per_worker=1 if procs == "auto" else procs)
     return step.tell("submitted", now, name=record.spec.name, kind_of_job=record.spec.kind)
 
 

@@ -84,7 +84,7 @@ def command(**fields: Any) -> CommandJob:
     return CommandJob(command=("true",), **fields)
 
 
-def gang(num_workers: int = 2, procs_per_worker: int = 1, **fields: Any) -> DistributedJob:
+def gang(num_workers: int = 2, procs_per_worker: Any = 1, **fields: Any) -> DistributedJob:
     return DistributedJob(entrypoint="train.py", num_workers=num_workers, procs_per_worker=procs_per_worker, **fields)
 
 

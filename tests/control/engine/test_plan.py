@@ -11,6 +11,8 @@ from tests.control.engine.given import command, gang, gpus, plan, queued, worker
 
 CUDA = {"accelerator": "cuda", "gpu_count": 1}
 
+CUDA_AUTO = {"accelerator": "cuda"}
+
 
 def where(made: Plan) -> dict[str, list[str]]:
     return {choice.job_id[4:]: [each[4:] for each in choice.workers] for choice in made.placements}
@@ -317,3 +319,49 @@ def test_two_slots_take_two_jobs() -> None:
 
 def test_the_workers_of_a_gang_are_distinct_whatever_their_slots() -> None:
     assert never(plan([queued(gang(2))], [worker("x", slots=8)])) == ["a"]
+
+
+def processes(made: Plan) -> dict[str, tuple[int, int]]:
+    """Return the processes per worker of each placed job, and the devices that each worker gives."""
+    return {
+        each.job_id.removeprefix("job-"): (each.procs_per_worker, len(each.devices[0]))
+        for each in made.placements
+        if len({len(of) for of in each.devices}) == 1
+    }
+
+
+def test_auto_processes_are_the_most_that_every_chosen_worker_can_give() -> None:
+    fleet = [worker("one", devices=gpus("a", 1)), worker("four", devices=gpus("b", 4)), worker("eight", devices=gpus("c", 8))]
+    made = plan([queued(gang(2, "auto"))], fleet)
+    assert where(made) == {"a": ["four", "eight"]}
+    assert processes(made) == {"a": (4, 4)}
+
+
+def test_auto_counts_the_devices_that_are_free_now() -> None:
+    devices = gpus("a", 4)
+    holder = worker("holder", machine="a", devices=devices, busy=1, leased=(devices[0].uuid,))
+    made = plan([queued(gang(1, "auto", resources=CUDA_AUTO))], [holder, worker("x", machine="a", devices=devices)])
+    assert processes(made) == {"a": (3, 3)}
+
+
+def test_workers_of_one_machine_share_its_devices_evenly() -> None:
+    devices = gpus("a", 8)
+    made = plan([queued(gang(2, "auto"))], [worker(name, machine="a", devices=devices) for name in ("x", "y")])
+    assert processes(made) == {"a": (4, 4)}
+
+
+@pytest.mark.parametrize("resources", [{}, {"accelerator": "cpu"}])
+def test_auto_without_devices_is_one_process(resources: dict[str, Any]) -> None:
+    fleet = [worker("x"), worker("y", devices=gpus("y", 2) if resources else ())]
+    assert processes(plan([queued(gang(2, "auto", resources=resources))], fleet)) == {"a": (1, 0)}
+
+
+def test_auto_with_a_count_of_devices_is_that_count_and_waits_for_it() -> None:
+    two = {"accelerator": "cuda", "gpu_count": 2}
+    assert processes(plan([queued(gang(1, "auto", resources=two))], [worker("x", devices=gpus("x", 4))])) == {"a": (2, 2)}
+    assert never(plan([queued(gang(1, "auto", resources=two))], [worker("x", devices=gpus("x", 1))])) == ["a"]
+
+
+def test_auto_on_cuda_needs_a_device_everywhere() -> None:
+    made = plan([queued(gang(2, "auto", resources=CUDA_AUTO))], [worker("x", devices=gpus("x", 2)), worker("y")])
+    assert why(made)["a"][1:] == ("wkr-y: needs 1 usable cuda device(s), worker has 0",)

@@ -19,7 +19,7 @@ if __name__ == "__main__":
     trainer = gl.Trainer(
         accelerator="gpulayer" if away else "cpu",
         num_nodes=2 if away else 1,
-        devices=int(os.environ.get("DEVICES", "2")),
+        devices=os.environ.get("DEVICES", "2"),
         job=json.loads(os.environ["JOB"]) if "JOB" in os.environ else None,
         max_epochs=int(os.environ.get("MAX_EPOCHS", "2")),
         callbacks=[checkpoint],
