@@ -58,14 +58,23 @@ class Go(Record):
         return self.fingerprint.call
 
 
+Plain = None | bool | int | float | str
+
+
 class ErrorRecord(Record):
-    """An exception that a rank recorded; ``body`` is the in-job half's encoding of its args and attributes."""
+    """An exception that a rank recorded; ``body`` is the in-job half's encoding of its args and attributes.
+
+    ``args`` are those of an exception that has plain ones alone, else None; ``fields`` are what a builtin one keeps beside them
+    (``filename``, ``code``). They are all that is known where there is no body: outside of calls.
+    """
 
     rank: int
     module: str
     qualname: str
     message: str
     traceback: str
+    args: tuple[Plain, ...] | None = None
+    fields: dict[str, Plain] = Field(default_factory=dict)
     body: Blob | None = None
     communication: bool = False
     """Whether it reads like a peer's death (connection closed, timeout) rather than a cause."""

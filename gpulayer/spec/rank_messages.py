@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from gpulayer.spec.base import DEFERRED, Record
-from gpulayer.spec.calls import ErrorRecord, Fingerprint, OutcomeStatus, Progress
+from gpulayer.spec.calls import ErrorRecord, Fingerprint, OutcomeStatus, Plain, Progress
 from gpulayer.spec.files import Blob
 
 
@@ -42,6 +42,8 @@ class Raised(Record):
     qualname: str
     message: str = ""
     traceback: str = ""
+    args: tuple[Plain, ...] | None = None
+    fields: dict[str, Plain] = Field(default_factory=dict)
     body: str | None = None
     communication: bool = False
 

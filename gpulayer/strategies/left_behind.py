@@ -29,7 +29,6 @@ def _of_variable(error: KeyError, job: JobBase, environ: Mapping[str, str]) -> s
     name = error.args[0] if error.args else None
     if not isinstance(name, str):
         return None
-    name = _quoted_last(name) or name
     if name not in environ or name in job.env or name in job.secrets:
         return None
     return f"{name} is set here, and was not forwarded to the job: JobOptions(forward_env=[{name!r}])."
@@ -53,6 +52,6 @@ def _of_file(error: FileNotFoundError, source: Source, packed: PackedSource) -> 
 
 
 def _quoted_last(text: str) -> str | None:
-    """Return what a message quotes at its end: an exception from outside of a call came home as its message alone."""
+    """Return what a message quotes at its end: some libraries name the file in words alone."""
     found = re.search(r"'([^']+)'\Z", text)
     return found and found[1]

@@ -79,10 +79,29 @@ def test_args_that_cannot_be_carried_come_back_as_their_text(tmp_path: Path) -> 
     assert "<lambda>" in back.args[1]
 
 
-def test_without_a_body_the_message_is_the_argument() -> None:
-    record = ErrorRecord(rank=0, module="builtins", qualname="ValueError", message="m", traceback="")
-    back = outcome.rebuild_error(record, None)
-    assert (type(back), back.args) == (ValueError, ("m",))
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyError("SEED"),
+        FileNotFoundError(2, "No such file", "/x"),
+        SystemExit(3),
+        ValueError("a", 1, 0.5, None, True),
+        OSError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_outside_of_calls_plain_args_and_builtin_fields_come_back(error: BaseException) -> None:
+    told = ErrorRecord.model_validate_json(faults.describe(error).record(rank=0).model_dump_json())
+    back = outcome.rebuild_error(told, None)
+    assert (type(back), back.args, str(back)) == (type(error), error.args, str(error))
+    for name in ("errno", "filename", "code"):
+        assert getattr(back, name, None) == getattr(error, name, None)
+
+
+def test_outside_of_calls_other_args_are_the_message() -> None:
+    back = outcome.rebuild_error(faults.describe(ValueError("m", float("nan"), object)).record(rank=0), None)
+    assert type(back) is ValueError
+    assert back.args[0].startswith("('m', nan,")
 
 
 def chained() -> BaseException:

@@ -47,8 +47,7 @@ def test_a_variable_that_is_set_here_is_named_with_the_way_out(source: Source, p
     assert "forward_env=['LR']" in notes(KeyError("LR"), source, packed)
 
 
-def test_an_exception_that_came_home_as_its_message_is_understood(source: Source, packed: PackedSource) -> None:
-    assert "forward_env=['LR']" in notes(KeyError("'LR'"), source, packed)
+def test_a_file_that_is_named_in_words_alone_is_understood(source: Source, packed: PackedSource) -> None:
     said = FileNotFoundError("[Errno 2] No such file or directory: 'data/train.csv'")
     assert ".gitignore: data/" in notes(said, source, packed)
 

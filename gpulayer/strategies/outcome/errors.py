@@ -5,13 +5,13 @@ from __future__ import annotations
 import copyreg
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from gpulayer import errors
-from gpulayer.runtime import secrets
+from gpulayer.runtime import faults, secrets
 from gpulayer.spec.calls import ErrorRecord
 from gpulayer.strategies import kinds
 from gpulayer.strategies.codec import Decoder, Encoder, Lost, NotCarried
@@ -51,7 +51,7 @@ class _Writer:
             return None
         self._seen.add(id(error))
         own = {name: value for name, value in vars(error).items() if name != "__notes__"}
-        slots = {name: getattr(error, name) for name in _builtin_fields(error)}
+        slots = {name: getattr(error, name) for name in faults.builtin_fields(error)}
         members = error.exceptions if isinstance(error, BaseExceptionGroup) else None
         return {
             "module": type(error).__module__,
@@ -84,17 +84,6 @@ def _arg(encoder: Encoder, value: Any, shown: Callable[[str], str]) -> Any:
             return shown(repr(value))
         except Exception:  # a __repr__ of the user's may raise
             return f"<{type(value).__name__}>"
-
-
-def _builtin_fields(error: BaseException) -> list[str]:
-    """Fields that builtin exceptions keep beside ``args`` (``errno``, ``code``, ``name``)."""
-    names = []
-    for base in type(error).__mro__:
-        if base.__module__ == "builtins" and base not in (BaseException, Exception, object):
-            names += [
-                name for name, held in vars(base).items() if type(held).__name__ in ("member_descriptor", "getset_descriptor")
-            ]
-    return [name for name in names if not name.startswith("_") and getattr(error, name, None) is not None]
 
 
 def without_our_frames(tb: TracebackType | None) -> TracebackType | None:
@@ -132,7 +121,8 @@ def _ours(record: ErrorRecord) -> BaseException | None:
 def _rebuild(record: ErrorRecord, body: dict[str, Any] | None, text: Callable[[str], str]) -> BaseException | None:
     if body is None:
         cls = _class(record.module, record.qualname)
-        return None if cls is None else _make(cls, [record.message], {})
+        args = [record.message] if record.args is None else list(record.args)
+        return None if cls is None else _make(cls, args, record.fields)
     return _made({**body, "module": record.module, "qualname": record.qualname}, Decoder(body["nodes"], text))
 
 
@@ -172,7 +162,7 @@ def _inner(written: dict[str, Any] | None, decoder: Decoder) -> BaseException | 
     return error
 
 
-def _make(cls: type[BaseException], args: list[Any], attrs: dict[str, Any]) -> BaseException | None:
+def _make(cls: type[BaseException], args: list[Any], attrs: Mapping[str, Any]) -> BaseException | None:
     try:
         error = cls.__new__(cls, *args)
         error.args = tuple(args)
@@ -182,7 +172,7 @@ def _make(cls: type[BaseException], args: list[Any], attrs: dict[str, Any]) -> B
     return error if isinstance(error, BaseException) else None
 
 
-def _set_fields(error: BaseException, own: dict[str, Any]) -> None:
+def _set_fields(error: BaseException, own: Mapping[str, Any]) -> None:
     slots = set(copyreg._slotnames(type(error)) or ())  # type: ignore[attr-defined]
     builtin = set(_builtin_names(type(error)))
     for name, value in own.items():
