@@ -12,7 +12,7 @@ GPULayerError
 ├── HomeError ── HomeUnwritable, HomeTooNew, HomeOnNetworkFilesystem, HomeDamaged, HomeBusy, DiskFull
 ├── PlaneError                a self-hosted plane did not do what was asked of it
 │   ├── Unauthorized, Forbidden, PlaneUnreachable, PlaneBusy, BadRequest, InsecureUrl
-│   └── TokenNotFound, DatabaseUnusable, ServerRefused
+│   └── TokenNotFound, DatabaseUnusable, ServerRefused, LogFull
 ├── SecretError ── SecretNotFound, InvalidSecret
 ├── PlaneFromChild            a forked child used its parent's plane
 ├── WorkerStartFailed         a local worker did not come up
@@ -243,6 +243,13 @@ class ServerRefused(PlaneError):
     """A server that would not be safe, or not alone, does not start."""
 
     code = "server_refused"
+
+
+class LogFull(PlaneError):
+    """Of what a job prints from here on nothing is kept, so nothing more needs to be sent."""
+
+    code = "log_full"
+    fix = "An admin sets how much is kept of one job: `gpulayer server start --max-log-lines N --max-log-gb N`."
 
 
 class SecretError(GPULayerError):

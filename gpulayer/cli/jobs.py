@@ -8,7 +8,7 @@ import time
 import click
 
 from gpulayer.cli.job_facts import COLUMNS, all_facts, job_facts, shown
-from gpulayer.cli.lines import follow_lines
+from gpulayer.cli.lines import WorkersOf, follow_lines, line_json
 from gpulayer.cli.opened import opened
 from gpulayer.cli.outcome import FAILED
 from gpulayer.cli.output import Form, print_json, print_list, print_one, with_forms
@@ -52,16 +52,18 @@ def show(job_id: str, form: Form) -> None:
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job ends.")
 @click.option("--rank", type=int, help="Only what this global rank printed.")
 @click.option("--tail", type=click.IntRange(min=0), help="Only the last lines that are there now.")
+@click.option("--workers", "with_workers", is_flag=True, help="Tag each line with its worker as well: [rank3@box-2].")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-def logs(job_id: str, follow: bool, rank: int | None, tail: int | None, as_json: bool) -> None:
+def logs(job_id: str, follow: bool, rank: int | None, tail: int | None, with_workers: bool, as_json: bool) -> None:
     """Print what a job's ranks printed, as [rank3] ..."""
     with opened() as plane:
         job = plane.job(job_id)
         _check_rank(job, rank)
         lines = follow_lines(plane, job.id, rank=rank, tail=tail) if follow else plane.lines(job.id, rank=rank, tail=tail)
-        renderer = Renderer.on(sys.stdout)
+        workers = WorkersOf(plane, job)
+        renderer = Renderer.on(sys.stdout, workers=workers if with_workers else None)
         for line in lines:
-            click.echo(line.model_dump_json() if as_json else renderer.line(line))
+            click.echo(line_json(line, workers) if as_json else renderer.line(line))
 
 
 def _check_rank(job: JobRecord, rank: int | None) -> None:

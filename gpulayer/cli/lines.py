@@ -1,13 +1,15 @@
-"""A job's lines as they come."""
+"""A job's lines as they come, and whose they are."""
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpulayer.plane import Plane
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor
+from gpulayer.spec.records import JobRecord
 
 LOOK_S = 5.0
 
@@ -23,3 +25,38 @@ def follow_lines(plane: Plane, job_id: str, *, rank: int | None = None, tail: in
     while not news.job.state.terminal or news.lines:
         news = plane.news(job_id, news.cursor, timeout_s=LOOK_S)
         yield from (line for line in news.lines if rank in (None, line.rank))
+
+
+class WorkersOf(Mapping[tuple[int, int], str]):
+    """The names of a job's workers by attempt and node rank, as far as the plane still knows them.
+
+    A job that is followed may be placed later, or once more: for an attempt that is news, the plane is asked.
+    """
+
+    def __init__(self, plane: Plane, job: JobRecord) -> None:
+        self._plane = plane
+        self._job_id = job.id
+        self._newest = 0
+        self._names: dict[tuple[int, int], str] = {}
+        self._learn(job)
+
+    def _learn(self, job: JobRecord) -> None:
+        self._newest = job.attempt
+        self._names |= {(job.attempt, task.node_rank): task.worker_name for task in job.tasks}
+
+    def __getitem__(self, task: tuple[int, int]) -> str:
+        if task[0] > self._newest:
+            self._learn(self._plane.job(self._job_id))
+        return self._names[task]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def line_json(line: LogLine, workers: Mapping[tuple[int, int], str]) -> str:
+    """Return a line as ``jobs logs --json`` prints it: with the name of its worker, where that is known."""
+    told = line.model_dump(mode="json") | {"worker": workers.get((line.attempt, line.node_rank))}
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))

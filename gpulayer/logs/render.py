@@ -10,21 +10,22 @@ from gpulayer.spec.logs import LogLine
 
 _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 _DIM = 2
+Workers = Mapping[tuple[int, int], str]
 
 
 class Renderer:
     """Makes one printable line of each log line, always with its tag, also inside tracebacks.
 
-    ``workers`` (names by node rank) adds the worker to the tag: ``[rank3@gpu-box-2]``.
+    ``workers`` (names by attempt and node rank) adds the worker to the tag: ``[rank3@gpu-box-2]``.
     """
 
-    def __init__(self, *, colour: bool = False, tags: bool = True, workers: Mapping[int, str] | None = None) -> None:
+    def __init__(self, *, colour: bool = False, tags: bool = True, workers: Workers | None = None) -> None:
         self._colour = colour
         self._tags = tags
         self._workers = workers or {}
 
     @classmethod
-    def on(cls, stream: TextIO, *, tags: bool = True, workers: Mapping[int, str] | None = None) -> Renderer:
+    def on(cls, stream: TextIO, *, tags: bool = True, workers: Workers | None = None) -> Renderer:
         """Return a renderer with colours where ``stream`` is a terminal that wants them."""
         wanted = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         return cls(colour=wanted, tags=tags, workers=workers)
@@ -37,15 +38,12 @@ class Renderer:
         return f"{self._painted(tag, line.rank)} {line.text}" if line.text else self._painted(tag, line.rank)
 
     def tag(self, line: LogLine) -> str:
-        """Return ``[rank3]`` for a rank, ``[node1]`` for the agent of a node, nothing for a plain command."""
+        """Return ``[rank3]`` for a rank, ``[node1]`` for the agent of a node, nothing or the worker for a plain command."""
+        who = f"node{line.node_rank}" if line.stream == "agent" else ""
         if line.rank is not None:
-            name = f"rank{line.rank}"
-        elif line.stream == "agent":
-            name = f"node{line.node_rank}"
-        else:
-            return ""
-        worker = self._workers.get(line.node_rank)
-        return f"[{name}@{worker}]" if worker else f"[{name}]"
+            who = f"rank{line.rank}"
+        tag = "@".join(filter(None, (who, self._workers.get((line.attempt, line.node_rank)))))
+        return f"[{tag}]" if tag else ""
 
     def _painted(self, tag: str, rank: int | None) -> str:
         if not self._colour:

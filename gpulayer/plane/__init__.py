@@ -124,7 +124,10 @@ class Plane(Protocol):
         """Tell what happened to a task. A report of a passed attempt changes no state; ``StaleReport`` tells fenced workers."""
 
     def append_lines(self, job_id: str, lines: Sequence[LogLine]) -> None:
-        """Store lines; those at or below the stored high-water mark of their (attempt, node_rank, rank, stream) are dropped."""
+        """Store lines; those at or below the stored high-water mark of their (attempt, node_rank, rank, stream) are dropped.
+
+        ``LogFull`` says that the plane keeps no more of what this job prints.
+        """
 
     def log_marks(self, job_id: str, attempt: int, node_rank: int) -> dict[str, int]:
         """Return the highest stored ``seq`` for each "rank/stream" of one node ("none/agent" for the agent's)."""

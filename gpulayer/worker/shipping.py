@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from gpulayer.errors import Forbidden, JobNotFound
+from gpulayer.errors import Forbidden, JobNotFound, LogFull
 from gpulayer.logs.ship import Shipment
 from gpulayer.logs.spool import SpoolReader
 from gpulayer.spec.records import Order
@@ -28,6 +28,7 @@ class Shipping:
         self._reached = 0
         self._last = False
         self._sent = False
+        self._full = False
         self._thread = threading.Thread(target=self._follow, name="gpulayer-shipping", daemon=True)
         self._thread.start()
 
@@ -53,9 +54,7 @@ class Shipping:
             shipment = self._begin(reader)
             while True:
                 asked, last = self._asked, self._last
-                while batch := shipment.batch():
-                    self._plane.append_lines(self._order.job_id, batch)
-                    shipment.taken()
+                self._send(shipment)
                 if last:
                     self._sent = True
                     return
@@ -66,6 +65,15 @@ class Shipping:
             _log.exception("the lines of %s could not be sent; they stay in %s", self._order.job_id, self._where.spool)
         finally:
             reader.close()
+
+    def _send(self, shipment: Shipment) -> None:
+        """Send what is there; nothing any more once the plane keeps nothing of it."""
+        try:
+            while not self._full and (batch := shipment.batch()):
+                self._plane.append_lines(self._order.job_id, batch)
+                shipment.taken()
+        except LogFull:
+            self._full = True
 
     def _rest(self, reached: int) -> None:
         with self._changed:

@@ -29,7 +29,7 @@ def test_a_line_is_printed_with_its_tag(given: LogLine, printed: str) -> None:
 
 
 def test_tags_can_name_the_worker_and_can_be_off() -> None:
-    assert Renderer(workers={1: "gpu-box-2"}).line(line("hello")) == "[rank3@gpu-box-2] hello"
+    assert Renderer(workers={(1, 1): "gpu-box-2"}).line(line("hello")) == "[rank3@gpu-box-2] hello"
     assert Renderer(tags=False).line(line("hello")) == "hello"
 
 

@@ -110,9 +110,11 @@ class HostedPlane(StoredPlane):
         return OrdersLook(self.store, worker_id, seen, lease_s=self.lease_s, incarnation=incarnation, on_heard=on_heard)
 
     def append_lines(self, job_id: str, lines: Sequence[LogLine]) -> None:
-        """Store lines as far as the job's quota goes; what is over it is acknowledged all the same."""
-        if job_id in self._full_logs or not lines:
+        """Store lines as far as the job's quota goes; raises ``LogFull`` when nothing of them was kept."""
+        if not lines:
             return
+        if job_id in self._full_logs:
+            raise quota.full(job_id)
         with self.store.write() as db:
             jobs.must_exist(db, job_id)
             kept = quota.within(db, job_id, lines, self._quota)
@@ -121,6 +123,8 @@ class HostedPlane(StoredPlane):
             self.lines_stored += stored
             if not kept:
                 self._full_logs.add(job_id)
+        if not kept:
+            raise quota.full(job_id)
 
     def _remove(self, job_id: str) -> None:
         super()._remove(job_id)

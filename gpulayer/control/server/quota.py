@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from gpulayer.control.store import log_chunks
+from gpulayer.errors import LogFull
 from gpulayer.spec.logs import LogLine
 
 MARK = "gpulayer: this job's log is full"
@@ -32,3 +33,7 @@ def within(db: Connection, job_id: str, lines: Sequence[LogLine], quota: Quota) 
     kept, first_dropped = lines[: max(0, room)], lines[max(0, room)]
     said = f"{MARK} ({quota.lines:,} lines or {quota.bytes / 1e9:,.2f} GB); what it prints from here on is not kept."
     return [*kept, first_dropped.model_copy(update={"text": said})]
+
+
+def full(job_id: str) -> LogFull:
+    return LogFull(f"The log of {job_id} is full.", job_id=job_id)

@@ -29,6 +29,7 @@ STATUS: dict[type[GPULayerError], int] = {
     errors.SecretNotFound: 404,
     errors.StaleReport: 409,
     errors.MessageTooLarge: 413,
+    errors.LogFull: 413,
     errors.InvalidJob: 422,
     errors.Unschedulable: 422,
     errors.InvalidSecret: 422,

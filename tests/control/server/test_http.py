@@ -13,7 +13,7 @@ import pytest
 from gpulayer.control.server.quota import MARK, Quota
 from gpulayer.control.server.rates import Rate
 from gpulayer.control.store.conflict import Conflict
-from gpulayer.errors import from_wire
+from gpulayer.errors import LogFull, from_wire
 from tests.control.given import a_worker, some_lines
 from tests.control.server.asked import Asked
 from tests.server.given import a_job, digest, lines_of
@@ -211,12 +211,18 @@ def test_lines_are_streamed_and_stored_once(asked: Asked) -> None:
 def test_a_log_that_is_full_says_so_once_and_its_worker_goes_on(tmp_path: Path, quota: Quota) -> None:
     asked = Asked(tmp_path / "plane", log_quota=quota)
     job_id = asked.plane.submit(_command()).id
+    answers = []
     for first in range(0, 100, 10):
         lines = lines_of(job_id, [f"{n} {digest(str(n).encode())}" for n in range(first, first + 10)], first=first)
-        assert asked.one("POST", f"/v1/jobs/{job_id}/lines", json=lines).status_code == 204
+        answers.append(asked.one("POST", f"/v1/jobs/{job_id}/lines", json=lines))
+    statuses = [answer.status_code for answer in answers]
+    assert statuses == sorted(statuses)
+    assert (statuses[0], statuses[-1]) == (204, 413)
+    assert answers[-1].json()["error"]["code"] == "log_full"
     asked.close()
     again = Asked(tmp_path / "plane", log_quota=quota)
-    again.plane.append_lines(job_id, some_lines(job_id, ["more"], first=200))
+    with pytest.raises(LogFull):
+        again.plane.append_lines(job_id, some_lines(job_id, ["more"], first=200))
     stored = [line.text for line in again.plane.lines(job_id)]
     again.close()
     assert 10 <= len(stored) <= 31
