@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import cast
 
 from gpulayer.logs.spool import SpooledLine, SpoolReader
-from gpulayer.spec.logs import LogLine, StreamName
+from gpulayer.spec.logs import LogLine, of_checked
 
 
 class Shipment:
@@ -59,14 +58,16 @@ class Shipment:
 
     def _line(self, line: SpooledLine) -> LogLine:
         job_id, attempt, node_rank = self._task
-        return LogLine(
-            job_id=job_id,
-            attempt=attempt,
-            node_rank=node_rank,
-            rank=line.rank,
-            stream=cast(StreamName, line.stream),
-            seq=line.seq,
-            time=line.time,
-            text=line.text,
-            call=line.call,
+        return of_checked(
+            {
+                "job_id": job_id,
+                "attempt": attempt,
+                "node_rank": node_rank,
+                "rank": line.rank,
+                "stream": line.stream,
+                "seq": line.seq,
+                "time": line.time,
+                "text": line.text,
+                "call": line.call,
+            }
         )

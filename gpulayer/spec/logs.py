@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from gpulayer.spec.base import Record
 
@@ -25,3 +25,17 @@ class LogLine(Record):
     time: float
     text: str
     call: int | None = None
+
+
+_ALL = set(LogLine.model_fields)
+_set = object.__setattr__  # what pydantic's own ``model_construct`` does, without looking at each field
+
+
+def of_checked(fields: dict[str, Any]) -> LogLine:
+    """Make a line of all its fields, which were checked before: checking is most of the time that many lines take."""
+    line = LogLine.__new__(LogLine)
+    _set(line, "__dict__", fields)
+    _set(line, "__pydantic_fields_set__", _ALL)
+    _set(line, "__pydantic_extra__", None)
+    _set(line, "__pydantic_private__", None)
+    return line

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from gpulayer.control.store import touched
+from gpulayer.control.store import packed_lines, touched
 from gpulayer.control.store.replace import insert_missing, replace
 from gpulayer.control.store.tables import log_chunks, log_marks, log_sizes
 from gpulayer.spec.logs import LogLine
 
-_FIELDS = ("attempt", "node_rank", "rank", "stream", "seq", "time", "text", "call")
 _Stream = tuple[int, int, str]
 _BATCH_CHUNKS, _BATCH_LINES = 64, 10_000
 """How much of a log is read at once: a follower who comes late must not fill the memory."""
@@ -33,7 +30,7 @@ def append(db: Connection, job_id: str, lines: Sequence[LogLine]) -> int:
             marks[stream] = moved[stream] = line.seq
             new.append(line)
     if new:
-        packed = _packed(new)
+        packed = packed_lines.encode(new)
         db.execute(insert(log_chunks).values(job_id=job_id, count=len(new), lines=packed))
         _move_marks(db, job_id, moved)
         _grow(db, job_id, len(new), len(packed))
@@ -107,7 +104,7 @@ def after(db: Connection, job_id: str, chunk_id: int) -> tuple[tuple[LogLine, ..
     query = select(log_chunks.c.id, log_chunks.c.lines).where(log_chunks.c.job_id == job_id, log_chunks.c.id > chunk_id)
     found: list[LogLine] = []
     for row in db.execute(query.order_by(log_chunks.c.id).limit(_BATCH_CHUNKS)):
-        found.extend(_unpacked(job_id, row.lines))
+        found.extend(packed_lines.decode(row.lines))
         chunk_id = row.id
         if len(found) >= _BATCH_LINES:
             break
@@ -121,14 +118,4 @@ def chunk_ids(db: Connection, job_id: str) -> list[int]:
 def chunk(db: Connection, job_id: str, chunk_id: int) -> list[LogLine]:
     """Return the lines of one chunk; none when it was removed meanwhile."""
     packed = db.execute(select(log_chunks.c.lines).where(log_chunks.c.id == chunk_id)).scalar()
-    return [] if packed is None else list(_unpacked(job_id, packed))
-
-
-def _packed(lines: Sequence[LogLine]) -> bytes:
-    rows = [[getattr(line, field) for field in _FIELDS] for line in lines]
-    return zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 1)
-
-
-def _unpacked(job_id: str, packed: bytes) -> Iterator[LogLine]:
-    for row in json.loads(zlib.decompress(packed)):
-        yield LogLine.model_construct(None, job_id=job_id, **dict(zip(_FIELDS, row, strict=True)))
+    return [] if packed is None else packed_lines.decode(packed)

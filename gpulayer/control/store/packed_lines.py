@@ -1,4 +1,4 @@
-"""Batches of log lines as the plane keeps them: compressed bytes, and the lines again."""
+"""Batches of log lines as they are stored: compressed bytes, and the lines again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from gpulayer.spec.logs import LogLine
+from gpulayer.spec.logs import LogLine, of_checked
 
 _VERSION = b"\x01"
 _SHARED = ("job_id", "attempt", "node_rank", "rank", "stream", "call", "time")
@@ -27,8 +27,7 @@ def decode(data: bytes) -> list[LogLine]:
     lines: list[LogLine] = []
     for *shared, seq, texts in json.loads(zlib.decompress(data[1:])):
         fields: dict[str, Any] = dict(zip(_SHARED, shared, strict=True))
-        # They were checked when they were packed, and checking is most of the time that reading takes.
-        lines += [LogLine.model_construct(**fields, seq=seq + at, text=text) for at, text in enumerate(texts)]
+        lines += [of_checked({**fields, "seq": seq + at, "text": text}) for at, text in enumerate(texts)]
     return lines
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulayer.logs import keep
+from gpulayer.control.store import packed_lines
 from gpulayer.spec.logs import LogLine
 
 LINE = st.builds(
@@ -25,7 +25,7 @@ LINE = st.builds(
 
 @given(lines=st.lists(LINE, max_size=30))
 def test_lines_come_back_as_they_went(lines: list[LogLine]) -> None:
-    assert keep.decode(keep.encode(lines)) == lines
+    assert packed_lines.decode(packed_lines.encode(lines)) == lines
 
 
 def test_a_thousand_lines_of_one_rank_take_little_room() -> None:
@@ -33,9 +33,9 @@ def test_a_thousand_lines_of_one_rank_take_little_room() -> None:
         LogLine(job_id="job-1", attempt=1, node_rank=0, rank=0, stream="stdout", seq=n, time=1.0, text=f"step {n} loss 0.5")
         for n in range(1000)
     ]
-    assert len(keep.encode(lines)) < 6_000
+    assert len(packed_lines.encode(lines)) < 6_000
 
 
 def test_what_a_newer_program_packed_is_refused_in_words() -> None:
     with pytest.raises(ValueError, match="newer"):
-        keep.decode(b"\x7fwhatever")
+        packed_lines.decode(b"\x7fwhatever")
