@@ -12,6 +12,8 @@ from gpulayer.spec.records import Order
 from gpulayer.worker import locks
 
 _LONGEST_TMP = 107 - len("/pymp-12345678/listener-12345678")
+SHORT = Path(f"/tmp/gpulayer-{os.getuid()}")
+"""Where a task's TMPDIR has a name that is short enough."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class TaskFolders:
     work: Path
     lock: Path
     tmp: Path
-    """The job's TMPDIR, short enough for the sockets that multiprocessing makes in it."""
+    """The job's TMPDIR: ``scratch``, or a link to it with a path short enough for the sockets that multiprocessing makes."""
 
     @property
     def socket_name(self) -> str:
@@ -53,6 +55,10 @@ class TaskFolders:
         return self.root / "input"
 
     @property
+    def scratch(self) -> Path:
+        return self.root / "tmp"
+
+    @property
     def baseline(self) -> Path:
         return self.work.with_name(self.work.name + ".baseline")
 
@@ -62,15 +68,19 @@ class TaskFolders:
 
     def make(self) -> None:
         """Create the task's own folders."""
-        if not self.tmp.is_relative_to(self.root):
-            locks.make_private(self.tmp.parent)
-        for folder in (self.root, self.pipes, self.spool, self.tmp, self.bodies, self.kept, self.input, self.lock.parent):
+        for folder in (self.root, self.pipes, self.spool, self.scratch, self.bodies, self.kept, self.input, self.lock.parent):
             folder.mkdir(parents=True, exist_ok=True)
+        if self.tmp != self.scratch:
+            locks.make_private(self.tmp.parent)
+            _remove_dead_links(self.tmp.parent)
+            self.tmp.unlink(missing_ok=True)
+            self.tmp.symlink_to(self.scratch)
 
     def remove(self) -> None:
         """Remove the task's own folders, and its lock, which nobody holds any more."""
-        for folder in (self.tmp, self.root):
-            shutil.rmtree(folder, ignore_errors=True)
+        if self.tmp != self.scratch:
+            self.tmp.unlink(missing_ok=True)
+        shutil.rmtree(self.root, ignore_errors=True)
         self.lock.unlink(missing_ok=True)
 
 
@@ -102,7 +112,14 @@ def _work(home: Path, shared: Path, order: Order) -> Path:
 def _short(tmp: Path) -> Path:
     if len(os.fsencode(tmp)) <= _LONGEST_TMP:
         return tmp
-    return Path(f"/tmp/gpulayer-{os.getuid()}", hashlib.sha256(os.fsencode(tmp)).hexdigest()[:12])
+    return SHORT / hashlib.sha256(os.fsencode(tmp)).hexdigest()[:12]
+
+
+def _remove_dead_links(folder: Path) -> None:
+    """Remove what is left of tasks whose folders are gone: their workers were killed and never started again."""
+    for path in folder.iterdir():
+        if path.is_symlink() and not path.exists():
+            path.unlink(missing_ok=True)
 
 
 def shares_work(order: Order) -> bool:
