@@ -60,7 +60,7 @@ def _of_job(plane: Plane, uri: str) -> Iterator[FileEntry]:
     files = GPULayerFileSystem(plane=plane, skip_instance_cache=True)
     root = files._strip_protocol(uri)
     try:
-        found = files.find(root, detail=True)
+        found = {root: files.info(root)} if files.isfile(root) else files.find(root, detail=True)
     except ArtifactNotFound as cause:
         raise InvalidJob(f"The input {uri} is not there.", next_step=cause.next_step) from cause
     if not found:

@@ -111,12 +111,13 @@ def test_files_of_the_caller_and_of_other_jobs_are_its_inputs(
         wanted = (
             {"uri": f"file://{tmp_path}/mine.sh", "path": "mine.sh"},
             {"uri": f"gpulayer://{made.id}/node0/out", "path": "deep/out"},
+            {"uri": f"gpulayer://{made.id}/node0/out/a", "path": "alone"},
         )
-        script = "cat $GPULAYER_INPUT_DIR/deep/out/a; /bin/sh $GPULAYER_INPUT_DIR/mine.sh"
+        script = "cd $GPULAYER_INPUT_DIR; cat deep/out/a alone; /bin/sh $GPULAYER_INPUT_DIR/mine.sh"
         job = CommandJob(command=("/bin/sh", "-c", script), inputs=wanted, **REMOTE)
         found = ended(plane, plane.submit(inputs.carried(plane, job)).id)
     assert found.state is JobState.SUCCEEDED, found.sentence
-    assert [line.text for line in plane.lines(found.id)] == ["made", "mine"]
+    assert [line.text for line in plane.lines(found.id)] == ["made", "made", "mine"]
 
 
 def test_without_a_token_it_says_how_to_get_one(serve: Callable[..., Server]) -> None:
