@@ -154,7 +154,7 @@ def open(
         target = found.url or found.home
     if isinstance(target, str) and "://" in target:
         from gpulayer.plane import remote
-        from gpulayer.transport.http import Address
+        from gpulayer.transport.address import Address
 
         address = Address(target, token or token_of(found), found.ca_cert, found.insecure)
         return remote.RemotePlane(address, process=process or "caller", process_id=process_id)

@@ -27,7 +27,8 @@ from gpulayer.spec.reports import Report
 from gpulayer.spec.states import Reason
 from gpulayer.spec.tokens import Joined, JoinRequest, NewToken, TokenRecord, TokenRequest
 from gpulayer.spec.workers import WorkerInfo
-from gpulayer.transport.http import Address, Broken, Http
+from gpulayer.transport.address import Address
+from gpulayer.transport.http import Broken, Http
 
 AnyJob = CommandJob | FunctionJob | DistributedJob
 M = TypeVar("M", bound=BaseModel)

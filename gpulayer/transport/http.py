@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
 from pydantic_core import to_json
 
-from gpulayer.errors import (
-    Forbidden,
-    GPULayerError,
-    InsecureUrl,
-    PlaneBusy,
-    PlaneError,
-    PlaneFromChild,
-    PlaneUnreachable,
-    Unauthorized,
-    from_wire,
-)
-from gpulayer.transport import tls
+from gpulayer.errors import PlaneBusy, PlaneFromChild, PlaneUnreachable
+from gpulayer.transport import answers, tls
+from gpulayer.transport.address import Address, is_loopback
 
 T = TypeVar("T")
 
@@ -39,33 +26,6 @@ FIRST_PATIENCE_S = 3.0
 PATIENCE_S = 20.0
 """How long a plane that answered before is asked again: a restart is not seen by its callers."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
-_TRUST = (
-    "Give the token whole, as it was printed: it ends in the fingerprint of a certificate that a plane made itself."
-    " Or name who vouches for it with GPULAYER_CA_CERT."
-)
-_BUSY = (429, 503)
-_BROKEN_ON_THE_WAY = (502, 504)
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a plane answers and what it is told. ``token`` may end in ``.`` and the fingerprint of its certificate.
-
-    ``insecure`` lets a token go over plain http to another machine.
-    """
-
-    url: str
-    token: str | None = None
-    ca_cert: Path | None = None
-    insecure: bool = False
-
-    @property
-    def bearer(self) -> str | None:
-        return self.token and self.token.partition(".")[0]
-
-    @property
-    def fingerprint(self) -> str | None:
-        return (self.token or "").partition(".")[2].lower() or None
 
 
 class _NotOurs(logging.Filter):
@@ -92,12 +52,12 @@ class Http:
     """
 
     def __init__(self, address: Address, *, patience_s: float = PATIENCE_S) -> None:
-        self.url = _checked(address)
+        self.url = address.checked()
         self._pid = os.getpid()
         self._patience_s = patience_s
         self._heard = False
         self._closed = threading.Event()
-        near = _is_loopback(self.url.host)
+        near = is_loopback(self.url.host)
         _NETLOCS.add(self.url.netloc)
         logging.getLogger("httpx").addFilter(_NOT_OURS)  # adding it again changes nothing
         self._client = httpx.Client(
@@ -213,95 +173,23 @@ class Http:
     def _send(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
         self.own_process()
         if self._closed.is_set():
-            raise self._unreachable("it was closed here", final=True)
+            raise answers.unreachable(self.url, "it was closed here", final=True)
         try:
             answer = self._client.send(request, stream=stream)
         except httpx.RequestError as cause:
-            if _is_distrust(cause):
-                raise self._unreachable(_in_words(cause), next_step=_TRUST, final=True) from cause
-            raise self._unreachable(_in_words(cause)) from cause
+            raise answers.unanswered(cause, self.url) from cause
         except RuntimeError as cause:  # httpx's word for a client that another thread closed meanwhile
-            raise self._unreachable(str(cause), final=True) from cause
+            raise answers.unreachable(self.url, str(cause), final=True) from cause
         self._heard = True
         return answer
 
-    def _unreachable(self, why: str, *, next_step: str | None = None, final: bool = False) -> PlaneUnreachable:
-        sentence = f"The plane at {self.url} can't be reached: {why}."
-        return PlaneUnreachable(sentence, next_step=next_step, url=str(self.url), final=final)
-
     def _raise_for(self, answer: httpx.Response, accept: tuple[int, ...]) -> None:
-        if answer.is_success or answer.status_code in accept:
-            return
-        error = self._error_of(answer)
-        if answer.status_code in _BUSY:
-            error.facts.setdefault("retry_after_s", _seconds(answer.headers.get("Retry-After")))
-        raise error
-
-    def _error_of(self, answer: httpx.Response) -> GPULayerError:
-        status = answer.status_code
-        try:
-            told = answer.json()["error"]
-            if isinstance(told, dict):
-                return from_wire(told)
-        except (ValueError, LookupError, TypeError):
-            pass  # not one of ours: a proxy's, or an answer without a body
-        if answer.is_redirect:
-            target = answer.headers.get("Location", "elsewhere")
-            return PlaneError(f"{self.url} answers with a redirect to {target}.", next_step="Name the plane's own address.")
-        sentence = f"{self.url} answered {answer.request.method} {answer.request.url.path} with {status}."
-        if status in _BROKEN_ON_THE_WAY:
-            return PlaneUnreachable(sentence)
-        if status in _BUSY:
-            return PlaneBusy(sentence)
-        return {401: Unauthorized, 403: Forbidden}.get(status, PlaneError)(sentence)
-
-
-def _checked(address: Address) -> httpx.URL:
-    """Return the base URL, unless it names no plane or a token would be readable on the way."""
-    try:
-        url = httpx.URL(address.url.rstrip("/"))
-    except httpx.InvalidURL as cause:
-        raise PlaneUnreachable(f"{address.url!r} is no URL: {cause}.") from cause
-    if url.scheme not in ("http", "https") or not url.host:
-        raise PlaneUnreachable(f"{address.url!r} is no address of a plane.", next_step="Write it as https://host:port.")
-    if url.userinfo:
-        raise InsecureUrl("A plane's address holds no password.", next_step="Give the token with GPULAYER_TOKEN.")
-    if url.scheme == "http" and address.token and not address.insecure and not _is_loopback(url.host):
-        raise InsecureUrl(f"A token would go to {url.host} over plain http, where others can read it.", url=str(url))
-    return url
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        if not answer.is_success and answer.status_code not in accept:
+            raise answers.error_of(answer, self.url)
 
 
 def _body(answer: httpx.Response) -> Iterator[bytes]:
     try:
         yield from answer.iter_raw()
     except httpx.RequestError as cause:
-        raise Broken(_in_words(cause)) from cause
-
-
-def _in_words(cause: httpx.RequestError) -> str:
-    return (str(cause) or type(cause).__name__).rstrip(".")
-
-
-def _is_distrust(cause: BaseException | None) -> bool:
-    """Say whether a certificate was refused, which no further try changes."""
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False
-
-
-def _seconds(text: str | None) -> float:
-    try:
-        return max(0.0, float(text or 0.0))
-    except ValueError:
-        return 0.0
+        raise Broken(answers.in_words(cause)) from cause

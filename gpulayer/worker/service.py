@@ -58,7 +58,7 @@ def serve(found: Settings, wish: Wish, announce: Callable[[WorkerInfo, str], Non
 
 def _redeem(found: Settings, token: str, key_hash: str, name: str) -> str:
     from gpulayer.plane.remote import RemotePlane
-    from gpulayer.transport.http import Address
+    from gpulayer.transport.address import Address
 
     assert found.url is not None
     plane = RemotePlane(Address(found.url, token, found.ca_cert, found.insecure), process="worker")

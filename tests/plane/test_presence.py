@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from gpulayer.plane.presence import Presence
-from gpulayer.transport.http import Address, Http
+from gpulayer.transport.address import Address
+from gpulayer.transport.http import Http
 from tests.control.given import until
 from tests.transport.test_http import Handler, Server
 

@@ -33,7 +33,8 @@ from gpulayer.errors import (
     PlaneUnreachable,
     Unauthorized,
 )
-from gpulayer.transport.http import Address, Broken, Http
+from gpulayer.transport.address import Address
+from gpulayer.transport.http import Broken, Http
 
 Handle = Callable[["Handler"], None]
 
