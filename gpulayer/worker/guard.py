@@ -14,13 +14,10 @@ a worker that was halted can't do that itself. The locks are freed by the guard'
 
 from __future__ import annotations
 
-import ctypes
-import json
 import os
 import selectors
 import signal
 import socket
-import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -29,38 +26,33 @@ from typing import Any
 
 from gpulayer.worker import locks, pipes, processes
 from gpulayer.worker.lease import clock
+from gpulayer.worker.line import Line
+from gpulayer.worker.started import Started
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KILL_PERIOD_S = 0.02
 _LOCK_PERIOD_S = 0.2
 _UNKILLABLE_S = 10.0
 _LEASE_PERIOD_S = 5.0
 """The longest wait under a lease: waits don't count the time in which the machine sleeps."""
-_NOT_STARTED = 127
 
 
 class Guard:
     """A loop over one selector: the worker's words, the pipes, the ends of children."""
 
     def __init__(self, control: socket.socket) -> None:
-        self._control: socket.socket | None = control
-        self._words = b""
         self._selector = selectors.DefaultSelector()
-        self._selector.register(control, selectors.EVENT_READ, self._hear)
+        self._line = Line(control, self._selector, self._obey, self._on_worker_dead)
         self._pipes = pipes.Pipes(self._selector)
         self._locks = locks.Held()
         self._wanted: list[Path] = []
         self._waits_for: tuple[Path, int] | None = None
-        self._agent: subprocess.Popen[bytes] | None = None
-        self._exit_code: int | None = None
-        self._sentence = ""
+        self._agent: Started | None = None
         self._told_first = False
         self._kill_at: float | None = None
         self._lease_until: float | None = None
         self._expired = False
         self._killing_since: float | None = None
         self._ended = False
-        self._direct = False
         self._spool: Any = None
 
     def run(self) -> None:
@@ -73,26 +65,10 @@ class Guard:
             self._check_lease()
             if self._wanted:
                 self._take_locks()
-            if self._agent is None and self._exit_code is None:
-                if self._control is None:
-                    return
-            elif self._over():
+            if self._line.ended if self._agent is None else self._over(self._agent):
                 return
 
     # --- the worker's words --------------------------------------------------------------------------------------
-
-    def _hear(self) -> None:
-        assert self._control is not None
-        try:
-            data = self._control.recv(65536)
-        except ConnectionError:
-            data = b""
-        if not data:
-            self._worker_died()
-            return
-        *lines, self._words = (self._words + data).split(b"\n")
-        for line in lines:
-            self._obey(json.loads(line))
 
     def _obey(self, word: dict[str, Any]) -> None:
         match word["kind"]:
@@ -104,28 +80,16 @@ class Guard:
                 self._lease_until = word["until"]
             case "flush":
                 self._pipes.flush()
-                self._say("flushed", number=word["number"])
+                self._line.say("flushed", number=word["number"])
             case "stop":
                 self._stop(word["grace_s"], word["kill"])
-
-    def _say(self, kind: str, **facts: Any) -> None:
-        if self._control is None:
-            return
-        try:
-            self._control.sendall(json.dumps({"kind": kind, **facts}).encode() + b"\n")
-        except OSError:
-            self._worker_died()
 
     def _check_lease(self) -> None:
         if self._lease_until is not None and not self._expired and clock() >= self._lease_until:
             self._expired = True
             self._stop(0.0, kill=True)
 
-    def _worker_died(self) -> None:
-        if self._control is not None:
-            self._selector.unregister(self._control)
-            self._control.close()
-            self._control = None
+    def _on_worker_dead(self) -> None:
         self._wanted = []
         self._kill_at = 0.0
 
@@ -135,10 +99,10 @@ class Guard:
         blocked = self._locks.take(self._wanted)
         if blocked is None:
             self._wanted = []
-            self._say("held")
+            self._line.say("held")
         elif blocked != self._waits_for:
             self._waits_for = blocked
-            self._say("waits", path=str(blocked[0]), pid=blocked[1])
+            self._line.say("waits", path=str(blocked[0]), pid=blocked[1])
 
     # --- processes -----------------------------------------------------------------------------------------------
 
@@ -150,49 +114,23 @@ class Guard:
         for fifo in word["fifos"]:
             self._pipes.fifo(Path(fifo["path"]), self._into_spool(fifo["rank"], fifo["stream"]))
         # torchrun prints both of its streams into one, so that their order holds; a plain process keeps two.
-        self._direct = word["direct"]
-        if self._direct:
+        if word["direct"]:
             out = self._pipes.pipe(self._into_spool(word["rank"], "stdout"))
             err = self._pipes.pipe(self._into_spool(word["rank"], "stderr"))
         else:
             out = err = self._pipes.pipe(self._into_spool(None, "agent"))
-        try:
-            self._agent = subprocess.Popen(
-                word["argv"],
-                env={**word["env"], "GPULAYER_GUARD": str(os.getpid())},
-                cwd=word["cwd"],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                preexec_fn=_die_with_guard,
-            )
-        except OSError as error:
-            self._exit_code = _NOT_STARTED
-            self._sentence = f"{word['argv'][0]} could not be started: {error}"
-            return
-        self._say("started", pid=self._agent.pid)
+        self._agent = Started(word["argv"], word["env"], word["cwd"], out, err, direct=word["direct"])
+        if self._agent.pid:
+            self._line.say("started", pid=self._agent.pid)
 
     def _into_spool(self, rank: int | None, stream: str) -> pipes.Sink:
         return lambda data: self._spool.feed(rank, stream, data, time.time())
 
     def _stop(self, grace_s: float, kill: bool) -> None:
         at = 0.0 if kill else time.monotonic() + grace_s
-        if self._kill_at is None and not kill and self._agent is not None and self._exit_code is None:
-            self._terminate(self._agent.pid)
+        if self._kill_at is None and not kill and self._agent is not None:
+            self._agent.terminate()
         self._kill_at = at if self._kill_at is None else min(at, self._kill_at)
-
-    def _terminate(self, agent: int) -> None:
-        """torchrun passes SIGTERM on to its ranks; a shell does not, so a command's whole group is told."""
-        with suppress(ProcessLookupError):
-            if self._direct:
-                os.killpg(agent, signal.SIGTERM)
-            else:
-                os.kill(agent, signal.SIGTERM)
-
-    @property
-    def _agent_pid(self) -> int:
-        return 0 if self._agent is None else self._agent.pid
 
     def _reap(self) -> None:
         """Collect ended children: the agent, and orphans whose parent we became."""
@@ -203,19 +141,18 @@ class Guard:
                 return
             if pid == 0:
                 return
-            if self._agent is not None and pid == self._agent_pid:
-                self._exit_code = processes.exit_code_of(status)
-                self._agent.returncode = self._exit_code
+            if self._agent is not None and pid == self._agent.pid:
+                self._agent.ended(status)
                 self._told_first = self._kill_at is not None
 
-    def _over(self) -> bool:
+    def _over(self, agent: Started) -> bool:
         """Kill what must die; say so and return True when nothing is left."""
         now = time.monotonic()
         in_grace = self._kill_at is not None and now < self._kill_at
-        if self._exit_code is None and (self._kill_at is None or in_grace):
+        if agent.exit_code is None and (self._kill_at is None or in_grace):
             return False
         left = processes.descendants(os.getpid())
-        if in_grace and self._direct and any(process.group == self._agent_pid for process in left):
+        if in_grace and agent.direct and any(process.group == agent.pid for process in left):
             return False
         self._killing_since = self._killing_since or now
         processes.kill([process.pid for process in left])
@@ -228,12 +165,12 @@ class Guard:
             if self._spool is not None:
                 self._spool.close()
             named = [f"{process.name} (pid {process.pid}, state {process.state})" for process in left]
-            self._say(
+            self._line.say(
                 "ended",
-                exit_code=self._exit_code,
+                exit_code=agent.exit_code,
                 told=self._told_first,
                 expired=self._expired,
-                sentence=self._sentence,
+                sentence=agent.sentence,
                 left=named,
             )
         # What the kernel won't kill keeps its locks: the guard stays as long as it does.
@@ -247,9 +184,7 @@ class Guard:
         return left if waits is None else min(left, waits)
 
     def _waits_until_due(self) -> float | None:
-        if self._killing_since is not None:
-            return _KILL_PERIOD_S
-        if self._exit_code is not None:
+        if self._killing_since is not None or (self._agent is not None and self._agent.exit_code is not None):
             return _KILL_PERIOD_S
         if self._wanted:
             return _LOCK_PERIOD_S if self._waits_for else 0.0
@@ -269,21 +204,9 @@ class Guard:
         signal.signal(signal.SIGTERM, lambda *_: self._stop(5.0, kill=False))
 
 
-def _die_with_guard() -> None:
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        _LIBC.prctl(option, value, 0, 0, 0)
-
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
 def main(argv: list[str]) -> None:
     """Guard one task for the worker at the other end of the socket."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    processes.adopt_orphans()
     control = socket.socket(fileno=int(argv[0]))
     control.set_inheritable(False)
     with suppress(KeyboardInterrupt):
