@@ -61,7 +61,8 @@ def to_end(plane: Plane, job_id: str, *, outlives: bool = False, lines_to_stderr
                     say("stopping the job; Ctrl-C again kills it" if heard == 1 else "killing the job")
                     plane.cancel(job_id, kill=heard > 1)
                     cancelled = True
-            news = listener.hear(cursor)
+            ended = news is not None and news.job.state.terminal
+            news = plane.news(job_id, cursor) if ended else listener.hear(cursor)
 
 
 def _ask(interrupts: Interrupts) -> str:
