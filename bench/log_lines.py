@@ -6,6 +6,7 @@ to the last line's arrival, so that starting up doesn't count.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from rotation import PROGRAMS, at, keep, machine
 from standing import GPULAYER, PLANES, Standing, clean
 
 MUST_PER_S, AIM_PER_S, MUST_LATE_S = 100_000, 500_000, 0.3
-MANY, SLOW, PAUSE_S = 500_000, 400, 0.02
+MANY, SLOW, PAUSE_S = int(os.environ.get("BENCH_LINES", "500000")), 400, 0.02
 ROUNDS = 2
 
 _LINES = [sys.executable, str(PROGRAMS / "lines.py")]
@@ -63,6 +64,7 @@ def follower(standing: Standing) -> tuple[list[str], dict[str, str]]:
 def measure(name: str, command: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]:
     took = min(read(command, environ, MANY)[0] for _ in range(ROUNDS))
     _, late = read(command, {**environ, "PAUSE": str(PAUSE_S)}, SLOW)
+    print(f"  {name}: {MANY} lines in {took:.2f} s", file=sys.stderr)
     row = {"name": name, "per_s": MANY / took, "late_s_p50": at(0.5, late), "late_s_p99": at(0.99, late)}
     return row | {"must_per_s": MUST_PER_S, "aim_per_s": AIM_PER_S, "must_late_s": MUST_LATE_S, "machine": machine()}
 
