@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gpulayer.errors import BadRequest
+
 _said: dict[str, Any] = {}
 
 
@@ -31,7 +33,10 @@ class Settings:
 
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the settings from ``environ``; when not given, from the process's own and what ``saying`` says."""
+    """Read the settings from ``environ``; when not given, from the process's own and what ``saying`` says.
+
+    Raises ``BadRequest`` for a URL without its scheme, which would else be taken for a folder.
+    """
     env = os.environ if environ is None else environ
     home = env.get("GPULAYER_HOME") or os.path.join(os.path.expanduser("~"), ".gpulayer")
     found = Settings(
@@ -43,7 +48,12 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         insecure=env.get("GPULAYER_INSECURE", "") not in ("", "0"),
         log_level=env.get("GPULAYER_LOG_LEVEL", "warning"),
     )
-    return replace(found, **_said) if environ is None else found
+    if environ is None:
+        found = replace(found, **_said)
+    if found.url is not None and not found.url.lower().startswith(("https://", "http://")):
+        name = "--url" if environ is None and "url" in _said else "GPULAYER_URL"
+        raise BadRequest(f"{name} is {found.url!r}; it must begin with https:// (or http:// on this machine).")
+    return found
 
 
 @contextmanager

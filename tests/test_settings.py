@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpulayer import settings
+from gpulayer.errors import BadRequest
 
 
 def test_the_home_is_absolute_and_has_a_default() -> None:
@@ -35,3 +36,12 @@ def test_what_a_command_line_says_goes_before_the_environment_and_leaves_it_alon
         assert (found.url, found.token, found.token_file) == ("https://here", None, Path.cwd() / "t")
         assert os.environ["GPULAYER_URL"] == "https://there"
     assert (settings.read().url, settings.read().token) == ("https://there", "of there")
+
+
+@pytest.mark.parametrize("url", ["192.0.2.2:8470", "plane.lab:8470", "ftp://plane.lab", "https:/plane.lab"])
+def test_a_url_without_its_scheme_is_refused_by_the_name_that_said_it(url: str) -> None:
+    with pytest.raises(BadRequest, match=r"GPULAYER_URL is .* must begin with https://"):
+        settings.read({"GPULAYER_URL": url})
+    with settings.saying(url=url), pytest.raises(BadRequest, match="--url is"):
+        settings.read()
+    assert settings.read({"GPULAYER_URL": "HTTPS://plane.lab"}).url == "HTTPS://plane.lab"

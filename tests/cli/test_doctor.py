@@ -71,6 +71,17 @@ def test_nobody_there_is_said_in_seconds(told: Told, monkeypatch: pytest.MonkeyP
     assert (ok, "can't be reached" in detail) == (False, True)
 
 
+@pytest.mark.parametrize("verb", [("doctor",), ("jobs", "ls"), ("run", "true")])
+def test_a_url_without_a_scheme_is_no_folder(
+    verb: tuple[str, ...], cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "--url is 'plane.lab:8470'; it must begin with https://" in cli("--url", "plane.lab:8470", *verb, exits=2).stderr
+    monkeypatch.setenv("GPULAYER_URL", "192.0.2.2:8470")
+    assert "GPULAYER_URL is '192.0.2.2:8470'" in cli(*verb, exits=2).stderr
+    assert not list(tmp_path.glob("*8470*"))
+
+
 def test_doctor_in_a_home_names_what_is_wrong(home: Path, cli: Cli) -> None:
     home.write_text("in the way")
     assert "FAIL  home" in cli("doctor", exits=1).stdout
