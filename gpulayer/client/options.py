@@ -20,7 +20,8 @@ class JobOptions(Spec):
     Without a ``target`` it is ``"local"`` on the plane of this machine, and ``"remote"`` where GPULAYER_URL names another.
     A local job inherits the environment that the caller started with; elsewhere it gets what is the machine's, and what is said
     here: ``env``, over the lines of ``env_file`` (a dotenv file at the caller), over the variables of the caller that
-    ``forward_env`` names (``"LR"``, ``"WANDB_*"``). ``secrets`` names what the plane keeps.
+    ``forward_env`` names (``"LR"``, ``"WANDB_*"``). ``secrets`` names what the plane keeps. ``inputs`` are put into
+    GPULAYER_INPUT_DIR: paths of the caller and ``gpulayer://`` travel with the job, the worker opens other URLs.
     ``source_dir`` overrides the folder that is bundled. ``match="minor"`` asks for workers with the caller's Python, torch
     and Lightning minor versions, ``"none"`` for any. ``idle_limit_s`` is how long the ranks hold between two calls.
     ``show_ranks`` prints what every rank prints, as ``[rank3] ...``, instead of rank 0's lines from inside of calls.

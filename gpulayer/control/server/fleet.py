@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpulayer.control.engine import losses
 from gpulayer.control.server import clearing, known_tokens
 from gpulayer.control.store import jobs, tokens, workers
 from gpulayer.control.store.store import Store
@@ -49,7 +50,7 @@ def unregister(store: Store, worker_id: str) -> None:
 def remove(store: Store, worker_id: str, now: float) -> None:
     """Give up a worker for someone who knows that nothing of it runs: its tasks are lost and its devices free.
 
-    The credential by which it joined a self-hosted plane goes with it.
+    The key by which it joined a self-hosted plane goes with it.
     """
     with store.write() as db:
         worker_id = workers.full_id(db, worker_id)
@@ -58,4 +59,4 @@ def remove(store: Store, worker_id: str, now: float) -> None:
         held = jobs.held_tasks(db, [worker_id])
     known_tokens.of(store).forget()
     for task in held:
-        clearing.lose(store, task, Reason.WORKER_LOST, now)
+        clearing.lose(store, task, Reason.WORKER_LOST, now, fate=losses.REMOVED)

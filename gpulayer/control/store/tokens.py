@@ -46,7 +46,7 @@ def revoke(db: Connection, token_id: str, now: float) -> None:
 
 
 def revoke_of_worker(db: Connection, worker_id: str, now: float) -> None:
-    """Make the credential of a worker good for nothing."""
+    """Make the key of a worker good for nothing."""
     where = (tokens.c.role == "worker", tokens.c.subject == worker_id, tokens.c.revoked_at.is_(None))
     db.execute(update(tokens).where(*where).values(revoked_at=now))
 
