@@ -11,14 +11,15 @@ GPULayerError
 ├── MessageTooLarge           between two processes of one machine
 ├── HomeError ── HomeUnwritable, HomeTooNew, HomeOnNetworkFilesystem, HomeDamaged, HomeBusy, DiskFull
 ├── PlaneError                a self-hosted plane did not do what was asked of it
-│   ├── Unauthorized, Forbidden, PlaneUnreachable, PlaneBusy, BadRequest, InsecureUrl
+│   ├── Unauthorized ── WorkerRemoved
+│   ├── Forbidden, PlaneUnreachable, PlaneBusy, BadRequest, InsecureUrl
 │   └── TokenNotFound, DatabaseUnusable, ServerRefused, LogFull
 ├── SecretError ── SecretNotFound, InvalidSecret
 ├── PlaneFromChild            a forked child used its parent's plane
 ├── WorkerStartFailed         a local worker did not come up
 ├── UnsupportedPlatform, UnsupportedLightning
 ├── CallRefused               a Trainer call that can't become a job
-│   ├── ScriptUnavailable, CallFromChild, CallFromThread, CallDetached
+│   ├── ScriptUnavailable, CallFromChild, CallFromThread
 │   └── CallsDiverged         caller and ranks met at different calls
 └── JobFailed                 the job ended, and not well
     ├── RemoteError           the user's exception, where its class can't be rebuilt here
@@ -75,7 +76,7 @@ class MoreProcsThanGpus(InvalidJob):
 
 class DistributedRetries(InvalidJob):
     code = "distributed_retries"
-    fix = "Write checkpoints and resubmit: gpulayer jobs resubmit ID --from last, or JobOptions(resubmit=N)."
+    fix = "Write checkpoints, and run it again: ckpt_path='last' goes on from the newest complete one."
 
 
 class InvalidCount(InvalidJob):
@@ -124,7 +125,7 @@ class UnsafeArchive(BundleError):
 
 class Unschedulable(GPULayerError):
     code = "unschedulable"
-    fix = "Change what the job asks for, start a worker that has it, or submit with on_unschedulable='queue'."
+    fix = "Change what it asks for, start a worker that has it, or let it wait (--queue; in Python on_unschedulable='queue')."
 
 
 class NotFound(GPULayerError):
@@ -201,6 +202,13 @@ class PlaneError(GPULayerError):
 class Unauthorized(PlaneError):
     code = "unauthorized"
     fix = "Set GPULAYER_TOKEN to a token of this plane; an admin makes one with `gpulayer tokens create`."
+
+
+class WorkerRemoved(Unauthorized):
+    """A worker's own key after an admin took the worker out; what it still has to say is heard by nobody."""
+
+    code = "worker_removed"
+    fix = "To be a worker again, it joins anew with a new join token."
 
 
 class Forbidden(PlaneError):
@@ -307,11 +315,6 @@ class CallFromChild(CallRefused):
 class CallFromThread(CallRefused):
     code = "call_from_thread"
     fix = "Wait for the running call to end; the calls of a script go one after the other."
-
-
-class CallDetached(CallRefused):
-    code = "call_detached"
-    fix = "Bring the outcome home first: gpulayer.attach(job_id)."
 
 
 class CallsDiverged(CallRefused):
