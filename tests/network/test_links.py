@@ -54,6 +54,25 @@ def test_a_link_that_is_back_before_the_lease_is_over_costs_nothing(plant: Clust
     assert worker(plane, "blue").state == "online"
 
 
+def test_a_task_runs_on_to_its_end_while_its_worker_is_cut_off_and_its_lines_catch_up(hosts: dict[str, Host]) -> None:
+    with cluster(hosts, lease_s=90.0) as plant:  # as it is unless said otherwise
+        plant.start_server()
+        plant.start_worker("blue")
+        plane = plant.open()
+        job = plant.submit(plane, "counting.py", STEPS, PAUSE_S, num_workers=1)
+        wait_for(lambda: len(counted(plane, job.id).get(0, ())) > 4, within=90, what="it counts")
+        plant.hosts["blue"].cut()
+        before = len(counted(plane, job.id)[0])
+        wait_for(lambda: not plant.ranks("blue"), within=60, what="it ends while nobody hears of it")
+        assert plane.job(job.id).state == "running"
+        assert len(counted(plane, job.id)[0]) <= before + 5
+        plant.hosts["blue"].restore()
+        record = ended(plane, job.id, within=90)
+        assert record.state == "succeeded", record.sentence
+        assert counted(plane, job.id) == {0: list(range(STEPS))}
+        assert [each.path for each in plane.artifacts(job.id)] == ["node0/rank0.txt"]
+
+
 def test_a_link_that_stays_cut_loses_the_worker_and_a_returning_one_is_harmless(plant: Cluster) -> None:
     plane = plant.open()
     job = begin(plant, plane, steps=100_000)
