@@ -9,6 +9,9 @@ from gpulayer.control.engine.moves import Step
 from gpulayer.spec.records import JobRecord, Stop
 from gpulayer.spec.states import Reason, TaskState
 
+LOST = "was lost"
+REMOVED = "was removed by an admin"
+
 
 def give_up(step: Step, sentences: Mapping[int, str], reason: Reason, now: float) -> Step:
     """Lose the live tasks among the node ranks in ``sentences``, each with its sentence, and stop the others."""
@@ -33,6 +36,13 @@ def worker_name(record: JobRecord, node_rank: int) -> str:
     return task.worker_name or task.worker_id
 
 
-def was_lost(record: JobRecord, node_rank: int) -> str:
-    """Say that a task went with its worker."""
-    return f"{name(record, node_rank)} was lost."
+def fell(record: JobRecord, node_rank: int, fate: str) -> str:
+    """Say what became of a task's worker."""
+    return f"{name(record, node_rank)} {fate}."
+
+
+def told(record: JobRecord, node_rank: int, sentence: str) -> str:
+    """Say whose word on a lost task it is; a worker that came back without the task has none."""
+    if not sentence:
+        return fell(record, node_rank, LOST)
+    return f"{name(record, node_rank)}: {sentence[0].lower()}{sentence[1:]}"

@@ -134,8 +134,8 @@ def _ended(step: Step, task: TaskRecord, report: TaskEnded, now: float) -> Step:
     if report.state is TaskState.SUCCEEDED:
         step = _running(step, task, now)  # its own report of that was lost
     told = {"reason": report.reason, "sentence": report.sentence, "exit_code": report.exit_code}
-    if report.state is TaskState.LOST and not report.sentence:  # by a worker that came back without it
-        told["sentence"] = losses.was_lost(step.record, task.node_rank)
+    if report.state is TaskState.LOST:
+        told["sentence"] = losses.told(step.record, task.node_rank, report.sentence)
     step = step.move_task(task.node_rank, report.state, ended_at=now, **told)
     step = step.tell("task_ended", now, node_rank=task.node_rank, state=report.state, **told)
     for evidence in report.evidence or _implied(step.record, report):

@@ -97,9 +97,9 @@ def request_stop(record: JobRecord, stop: Stop, now: float) -> Step:
     return conclude(step, now)
 
 
-def lose_tasks(record: JobRecord, node_ranks: Iterable[int], reason: Reason, now: float) -> Step:
-    """Give up tasks whose worker is gone, and stop the others."""
+def lose_tasks(record: JobRecord, node_ranks: Iterable[int], reason: Reason, now: float, *, fate: str = losses.LOST) -> Step:
+    """Give up tasks whose worker is gone, and stop the others; ``fate`` says of the worker what is known."""
     known = set(node_ranks) & set(range(len(record.tasks)))
-    sentences = {node_rank: losses.was_lost(record, node_rank) for node_rank in known}
+    sentences = {node_rank: losses.fell(record, node_rank, fate) for node_rank in known}
     step = losses.give_up(Step(record), sentences, reason, now)
     return conclude(step, now) if step.events else step

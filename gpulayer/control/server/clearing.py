@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from sqlalchemy import Connection
 
-from gpulayer.control.engine import transitions
+from gpulayer.control.engine import losses, transitions
 from gpulayer.control.engine.transitions import Step
 from gpulayer.control.server import commands, locks
 from gpulayer.control.server.home import Home
@@ -72,13 +72,13 @@ def _free(home: Home, tasks: list[TaskRecord]) -> list[TaskRecord]:
     return [task for task in tasks if not locks.is_held(home.task_lock(task.job_id, task.attempt, task.node_rank))]
 
 
-def lose(store: Store, task: TaskRecord, reason: Reason, now: float) -> None:
+def lose(store: Store, task: TaskRecord, reason: Reason, now: float, *, fate: str = losses.LOST) -> None:
     """Note that a task is lost and that none of its processes lives, which frees its devices."""
 
     def decide(record: JobRecord) -> Step:
-        return (
-            transitions.lose_tasks(record, (task.node_rank,), reason, now) if record.attempt == task.attempt else Step(record)
-        )
+        if record.attempt != task.attempt:
+            return Step(record)
+        return transitions.lose_tasks(record, (task.node_rank,), reason, now, fate=fate)
 
     def release(db: Connection, step: Step) -> Step:
         jobs.release(db, task.job_id, task.attempt, task.node_rank)

@@ -57,7 +57,7 @@ class Silence:
         with self._store.read() as db:
             given_up = renewals.live_tasks_of_lost(db)
         for task in given_up:
-            _lose(self._store, task, now)
+            _lose(self._store, task, now, self._lease_s)
         return bool(given_up)
 
     def _last(self, name: str, written: float) -> float:
@@ -83,13 +83,14 @@ class Silence:
             _stop(self._store, job_id, now)
 
 
-def _lose(store: Store, task: TaskRecord, now: float) -> None:
+def _lose(store: Store, task: TaskRecord, now: float, lease_s: float) -> None:
     """Give a task up. Its devices stay leased: only its worker knows when its processes are gone."""
 
     def decide(record: JobRecord) -> Step:
         if record.attempt != task.attempt:
             return Step(record)
-        return transitions.lose_tasks(record, (task.node_rank,), Reason.WORKER_LOST, now)
+        fate = f"was lost: it was not heard from for {lease_s:g} s"
+        return transitions.lose_tasks(record, (task.node_rank,), Reason.WORKER_LOST, now, fate=fate)
 
     with suppress(JobNotFound):
         commands.change(store, task.job_id, decide)

@@ -331,6 +331,26 @@ def test_a_task_of_which_a_worker_that_came_back_knows_nothing_was_lost() -> Non
     assert (record.state, record.reason, record.sentence) == (JobState.LOST, Reason.WORKER_LOST, "w0 was lost.")
 
 
+@pytest.mark.parametrize(
+    ("size", "sentence"),
+    [(1, "w0: its worker was told to end."), (2, "w0 (node 0): its worker was told to end.")],
+)
+def test_what_a_worker_says_of_a_lost_task_is_told_with_its_name(size: int, sentence: str) -> None:
+    record = running(command() if size == 1 else gang(size))
+
+    record = hear(record, ended(record, 0, LOST, Reason.WORKER_LOST, sentence="Its worker was told to end."))
+
+    assert record.tasks[0].sentence == sentence
+
+
+def test_what_is_known_of_a_lost_worker_is_told() -> None:
+    record = running(gang(2))
+
+    record = transitions.lose_tasks(record, [1], Reason.WORKER_LOST, 9.0, fate="was removed by an admin").record
+
+    assert record.tasks[1].sentence == "w1 (node 1) was removed by an admin."
+
+
 def test_when_caller_and_worker_are_gone_the_job_is_lost() -> None:
     record = cancelled(running(gang(2)), reason=Reason.CALLER_GONE)
 
