@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from gpulayer.spec.causes import Evidence
-from gpulayer.spec.rank_messages import Left
+from gpulayer.spec.rank_messages import Left, Recording
 
 
 def of_left(node_rank: int, rank: int, left: Left, at: float) -> Evidence | None:
@@ -82,6 +82,12 @@ def is_echo(found: Evidence, *, terminated: bool, killed: bool) -> bool:
     if found.signal == signal.SIGKILL:
         return killed
     return terminated and (found.signal == signal.SIGTERM or found.exit_code == 128 + signal.SIGTERM)
+
+
+def is_broken_off(outcome: Recording) -> bool:
+    """Say whether a call ended as SIGTERM or an interrupt end one: by no fault of its own, where somebody stopped it."""
+    terminated = outcome.error is not None and outcome.error.qualname == "SIGTERMException"
+    return outcome.status == "interrupted" or terminated
 
 
 def _exited(node_rank: int, rank: int, exit_code: int, at: float) -> Evidence:

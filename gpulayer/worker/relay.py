@@ -47,7 +47,7 @@ _LOOK_S = 0.5
 
 @dataclass
 class Rank:
-    """One connected rank. ``calls`` counts the calls it stood at."""
+    """One connected rank. ``calls`` counts the calls it stood at; ``broken_off`` says that our own stop ended its last one."""
 
     rank: int
     connection: unix.Connection
@@ -55,6 +55,7 @@ class Rank:
     calls: int = 0
     left: Left | None = None
     failed_call: bool = False
+    broken_off: bool = False
 
 
 class Relay:
@@ -186,6 +187,7 @@ class Relay:
     def _store(self, rank: Rank, message: Recording) -> None:
         error = message.error
         rank.failed_call = rank.failed_call or message.status != "ok"
+        rank.broken_off = self._order.stop is not None and evidence.is_broken_off(message)
         outcome = Outcome(
             call=message.call,
             rank=rank.rank,

@@ -146,11 +146,12 @@ class Running:
         guard, relay, launch, order = self._guard, self._relay, self._launch, self._wishes.order
         what = "The command" if launch.direct else "torchrun"
         met = launch.direct or bool(relay.ranks) or order.num_workers == 1
-        failed_call = any(rank.failed_call for rank in relay.ranks.values())
+        told_by_calls = any(rank.failed_call for rank in relay.ranks.values())
+        failed_call = any(rank.failed_call and not rank.broken_off for rank in relay.ranks.values())
         well = relay.all_left_well(len(launch.ranks) or 1)
         if guard.lost:
             self._faults.add(evidence.of_guard(order.node_rank))
-        elif guard.exit_code is not None and not (well or failed_call or guard.told or self._faults.tell_the_cause):
+        elif guard.exit_code is not None and not (well or told_by_calls or guard.told or self._faults.tell_the_cause):
             if launch.rank is not None:
                 found = evidence.of_exit(order.node_rank, launch.rank, guard.exit_code, time.time())
             else:

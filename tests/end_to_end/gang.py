@@ -38,6 +38,15 @@ class Gang:
         with self._log.open("ab") as log:
             return subprocess.Popen([*GPULAYER, "worker", "start", "--name", name], env=self.env, stdout=log, stderr=log)
 
+    def kill(self, name: str) -> None:
+        self.workers[name].kill()
+        self.workers[name].wait()
+
+    def restart(self, name: str) -> None:
+        """Start a worker that was killed, and wait until it serves."""
+        self.workers[name] = self._start(name)
+        wait_for(lambda: len(self.plane.workers()) == len(NAMES), within=60, what=f"{name} is back")
+
     @property
     def env(self) -> dict[str, str]:
         return {**os.environ, "GPULAYER_HOME": str(self.home), "OMP_NUM_THREADS": "1"}

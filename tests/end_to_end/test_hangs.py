@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpulayer.spec.events import Event
-from gpulayer.spec.job import FunctionJob
+from gpulayer.spec.job import CommandJob, FunctionJob
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
 from tests.end_to_end.gang import GPULAYER, Gang
@@ -123,6 +123,21 @@ def test_a_job_that_is_cancelled_at_any_moment_of_its_launch_leaves_nothing(gang
         assert (job.state, job.reason) == (JobState.CANCELLED, Reason.CANCELLED_BY_USER), (turn, job.sentence)
     gang.nothing_runs()
     assert all(worker.busy == () for worker in gang.plane.workers())
+
+
+def test_who_waits_for_a_job_that_lost_its_worker_waits_for_its_next_attempt(gang: Gang) -> None:
+    script = "echo attempt $GPULAYER_ATTEMPT; [ $GPULAYER_ATTEMPT = 2 ] || sleep 600"
+    job = gang.plane.submit(CommandJob(command=("sh", "-c", script), max_attempts=2, on_unschedulable="queue"))
+    waiting = subprocess.Popen([*GPULAYER, "jobs", "wait", job.id], env=gang.env, stdout=subprocess.DEVNULL)
+
+    lost = gang.printed(job.id, "attempt 1").tasks[0].worker_name
+    gang.kill(lost)
+
+    assert waiting.wait(60) == 0
+    job = gang.ended(job.id)
+    assert (job.state, job.attempt) == (JobState.SUCCEEDED, 2)
+    assert job.tasks[0].worker_name != lost
+    gang.restart(lost)
 
 
 def test_ranks_hear_of_their_places_as_from_torchrun(gang: Gang) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulayer.spec.causes import Evidence
-from gpulayer.spec.rank_messages import Left, Raised
+from gpulayer.spec.rank_messages import Left, Raised, Recording
 from gpulayer.spec.records import Stop
 from gpulayer.spec.states import Reason, TaskState
 from gpulayer.worker import evidence, stopping
@@ -60,6 +60,18 @@ def test_an_exception_in_a_goodbye(communication: bool, kind: str) -> None:
     assert (found.kind, found.rank, found.sentence) == (kind, 3, "Rank 3 raised E: x")
     assert found.error is not None
     assert found.error.communication is communication
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "broken_off"),
+    [
+        ("interrupted", None, True),
+        ("failed", Raised(module="lightning", qualname="SIGTERMException"), True),
+        ("failed", Raised(module="builtins", qualname="ValueError"), False),
+    ],
+)
+def test_a_call_that_a_stop_ended_is_no_failure_of_its_own(status: str, error: Raised | None, broken_off: bool) -> None:
+    assert evidence.is_broken_off(Recording(call=0, status=status, error=error)) is broken_off  # type: ignore[arg-type]
 
 
 def test_an_agent_that_ends_before_any_rank_came_up_did_not_meet_the_others() -> None:
