@@ -226,4 +226,6 @@ class Orders(Record):
     fenced: bool = False
     """A newer incarnation took this identity: stop everything and leave."""
     lease_s: float = 90.0
+    removed: bool = False
+    """Of one that is fenced: not a newer incarnation but an admin has ended it."""
     """A worker that could not ask for so long ends its tasks: the plane has given them up."""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from gpulayer.errors import GPULayerError, Unauthorized, WorkerNotFound
+from gpulayer.errors import GPULayerError, Unauthorized, WorkerNotFound, WorkerRemoved
 from gpulayer.spec.records import Order, Orders, Stop
 from gpulayer.spec.states import Reason
 from gpulayer.worker import leftovers
@@ -19,6 +19,7 @@ from gpulayer.worker.task import Task
 
 _log = logging.getLogger(__name__)
 _PAUSES_S = (0.5, 2.0)
+_REMOVED = "this worker was removed from the plane by an admin"
 
 _Key = tuple[str, int, int]
 
@@ -135,7 +136,7 @@ class Agent:
 
     def _follow(self, orders: Orders) -> None:
         if orders.fenced:
-            self._dismiss(f"Another process took the identity {self._site.me.id}, or it was removed from the plane.")
+            self._dismiss(_REMOVED if orders.removed else f"another process took the identity {self._site.me.id}")
             return
         wanted = {_key(order): order for order in orders.orders}
         for key, order in wanted.items():
@@ -180,17 +181,20 @@ class Agent:
         self._on_change()
 
     def _dismiss(self, why: str) -> None:
-        _log.warning("dismissed: %s", why)
+        _log.warning("%s; it ends its tasks and leaves", why)
         self.dismissed = why
         self.leave()
-        self.abandon(why)
+        self.abandon(f"{why[0].upper()}{why[1:]}.")
         self._on_change()
 
     # --- silence -----------------------------------------------------------------------------------------------------
 
     def _on_trouble(self, trouble: Exception) -> None:
+        if isinstance(trouble, WorkerRemoved):
+            self._dismiss(_REMOVED)
+            return
         if isinstance(trouble, Unauthorized):
-            self._dismiss(f"The plane does not know this worker's key (any more): {trouble.sentence}")
+            self._dismiss(f"the plane does not know this worker's key: {trouble.sentence}")
             return
         expected = isinstance(trouble, GPULayerError)
         _log.warning("the plane did not answer: %s", trouble, exc_info=not expected)

@@ -7,6 +7,8 @@ import queue
 import threading
 from collections.abc import Callable
 
+from gpulayer.errors import WorkerRemoved
+
 _log = logging.getLogger(__name__)
 
 
@@ -33,6 +35,8 @@ class Background:
         while (job := self._jobs.get()) is not None:
             try:
                 job()
+            except WorkerRemoved:
+                _log.debug("the plane keeps nothing of this task any more")
             except Exception as error:
                 _log.exception("background work of a task failed")
                 self._on_trouble(error)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from gpulayer.errors import GPULayerError, HomeBusy, PlaneBusy, PlaneUnreachable
+from gpulayer.errors import GPULayerError, HomeBusy, PlaneBusy, PlaneUnreachable, WorkerRemoved
 from gpulayer.plane import Plane
 from gpulayer.spec.files import Blob
 from gpulayer.spec.logs import LogLine
@@ -34,6 +34,8 @@ class PatientPlane:
         self._given_up = threading.Event()
         self._waiting = 0
         self._lock = threading.Lock()
+        self.deaf = False
+        """Whether the plane hears nothing more of this worker, which was removed."""
 
     @property
     def away(self) -> bool:
@@ -66,6 +68,13 @@ class PatientPlane:
         self._ask(lambda: self._plane.fetch_blob(sha256, to))
 
     def _ask(self, call: Callable[[], T]) -> T:
+        try:
+            return self._ask_until_heard(call)
+        except WorkerRemoved:
+            self.deaf = True
+            raise
+
+    def _ask_until_heard(self, call: Callable[[], T]) -> T:
         try:
             return call()
         except Exception as trouble:

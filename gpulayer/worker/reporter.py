@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from gpulayer.errors import Forbidden, JobNotFound, StaleReport
+from gpulayer.errors import Forbidden, JobNotFound, StaleReport, WorkerRemoved
 from gpulayer.logs.scrub import Scrubber
 from gpulayer.spec.base import Record
 from gpulayer.spec.records import Order
@@ -42,9 +42,9 @@ class Reporter:
         return secrets.scrubbed(record, self._scrubber)
 
     def send(self, kind: Callable[..., TaskReport], **facts: Any) -> None:
-        """Report. What nobody waits for is dropped: somebody newer speaks for the task, or the job was removed."""
+        """Report. What nobody waits for is dropped: somebody newer speaks for the task, or the job or worker was removed."""
         report = self.scrubbed(kind(**self._common, **facts))
         try:
             self._plane.report(report)
-        except (StaleReport, JobNotFound, Forbidden):  # the last: the plane knows of no such task of ours
+        except (StaleReport, JobNotFound, Forbidden, WorkerRemoved):  # forbidden: the plane knows of no such task of ours
             _log.info("nobody waits for this report: %s", report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from gpulayer.errors import Forbidden, JobNotFound, LogFull
+from gpulayer.errors import Forbidden, JobNotFound, LogFull, WorkerRemoved
 from gpulayer.logs.ship import Shipment
 from gpulayer.logs.spool import SpoolReader
 from gpulayer.spec.records import Order
@@ -59,7 +59,7 @@ class Shipping:
                     self._sent = True
                     return
                 self._rest(asked)
-        except (JobNotFound, Forbidden):  # removed: nobody reads them any more
+        except (JobNotFound, Forbidden, WorkerRemoved):  # removed: nobody reads them any more
             self._sent = True
         except Exception:
             _log.exception("the lines of %s could not be sent; they stay in %s", self._order.job_id, self._where.spool)

@@ -88,6 +88,9 @@ class Task:
             ending, keeps_folders = self._live()
             self._end = self._reporter.scrubbed(ending)
             self.tell_end()
+            if self._plane.deaf:
+                gone = "lines and files that had not been sent go with its folders"
+                _log.warning("the plane takes nothing more of %s (node %s): %s", self.order.job_id, self.order.node_rank, gone)
             if not keeps_folders:
                 clearing.clear(self.order, self._where, self._siblings())
         except Exception as trouble:

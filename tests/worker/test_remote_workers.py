@@ -174,7 +174,7 @@ def test_a_removed_worker_is_dismissed_and_comes_back_only_by_a_new_join_token(
         assert worker.ended() == 1
         words = worker.words()
     identity = home / "workers" / "red" / "identity.json"
-    assert "was revoked" in words
+    assert "was removed from the plane by an admin" in words
     assert f"remove {identity}" in words
     assert "gpulayer tokens create --role join" in words
     assert plane.workers() == []
@@ -183,6 +183,31 @@ def test_a_removed_worker_is_dismissed_and_comes_back_only_by_a_new_join_token(
     with join(server, "--name", "red"):
         (again,) = plane.workers()
     assert again.info.id != known.info.id
+
+
+def test_a_worker_that_is_removed_during_a_task_ends_it_clears_up_and_says_so_in_a_line(
+    serve: Callable[..., Server], opened: Callable[[Server], Plane], join: Callable[..., Started], home: Path
+) -> None:
+    server = serve()
+    plane = opened(server)
+    with join(server, "--name", "red") as worker:
+        job = run(plane, "echo up; trap '' TERM; while :; do echo on; echo on >> file; sleep 0.01; done", **REMOTE)
+        printed(plane, job.id, "on")
+        ranks = [each.pid for each in processes.descendants(worker.process.pid) if each.name == "sh"]
+        assert ranks
+
+        plane.remove_worker(plane.workers()[0].info.id)
+
+        assert worker.ended() == 3
+        words = worker.words()
+    assert not any((seen := processes.stat(pid)) and seen.alive for pid in ranks)
+    assert not list((home / "workers" / "red" / "tasks").iterdir())
+    assert words.count("this worker was removed from the plane by an admin; it ends its tasks and leaves") == 1
+    assert words.count(f"nothing more of {job.id}") == 1
+    for alarming in ("Traceback", "ERROR", "GPULAYER_TOKEN", "took the identity"):
+        assert alarming not in words
+    found = ended(plane, job.id)
+    assert (found.state, found.sentence) == (JobState.LOST, "red was removed by an admin.")
 
 
 def test_a_halted_worker_is_lost_its_ranks_are_killed_and_it_is_back_when_it_is_let_go_on(

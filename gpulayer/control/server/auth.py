@@ -17,7 +17,7 @@ from gpulayer.control.server import known_tokens
 from gpulayer.control.store import holdings, jobs, tokens
 from gpulayer.control.store.store import Store
 from gpulayer.control.store.tokens import Kept
-from gpulayer.errors import Forbidden, HomeError, Unauthorized
+from gpulayer.errors import Forbidden, HomeError, Unauthorized, WorkerRemoved
 from gpulayer.spec.base import new_id
 from gpulayer.spec.tokens import NewToken, Role, TokenRecord, TokenRequest
 
@@ -203,6 +203,8 @@ _WHY: dict[Literal["expired", "revoked", "used"], str] = {
 
 def _must_live(record: TokenRecord, now: float) -> None:
     state = record.state(now)
+    if state == "revoked" and record.role == "worker":
+        raise WorkerRemoved("This worker was removed from the plane by an admin.", token_id=record.id)
     if state != "live":
         raise Unauthorized(_WHY[state], next_step=_JOIN_ANEW if record.role == "join" else None, token_id=record.id)
 

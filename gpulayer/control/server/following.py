@@ -84,8 +84,8 @@ class OrdersLook:
         self._basis = basis
         given = [order for record in records for order in orders.orders_for(record, self._worker_id)]
         given += [orders.order_of_lost(task, spec) for task, spec in lost]
-        fenced = state in self._ends_with
-        asked = Orders(version=0, orders=tuple(given), draining=state == "draining", fenced=fenced, **self._lease)
+        ends = {"fenced": state in self._ends_with, "removed": standing is None}
+        asked = Orders(version=0, orders=tuple(given), draining=state == "draining", **ends, **self._lease)
         self.found = asked.model_copy(update={"version": _version(asked)})
         return self.found if self.found.version != self._seen else None
 

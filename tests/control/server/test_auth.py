@@ -16,7 +16,7 @@ from gpulayer.control.engine.rights import RIGHTS, Action, Whose, extent
 from gpulayer.control.server import auth, known_tokens
 from gpulayer.control.store import jobs, tables, tokens
 from gpulayer.control.store.store import Store, open_store
-from gpulayer.errors import BadRequest, Forbidden, JobNotFound, TokenNotFound, Unauthorized
+from gpulayer.errors import BadRequest, Forbidden, JobNotFound, TokenNotFound, Unauthorized, WorkerRemoved
 from gpulayer.spec.states import TaskState
 from gpulayer.spec.tokens import NewToken, TokenRequest, seconds
 from tests.control.given import a_blob, a_command, a_record, a_task
@@ -293,12 +293,12 @@ def test_only_join_tokens_join(store: Store) -> None:
             auth.redeem(store, token, hashed(KEY), "", NOW)
 
 
-def test_a_worker_whose_credential_was_revoked_is_out(store: Store) -> None:
+def test_a_worker_whose_credential_was_revoked_is_told_that_it_was_removed(store: Store) -> None:
     worker = a_worker(store)
 
     auth.revoke(store, worker.token_id, NOW)
 
-    with pytest.raises(Unauthorized):
+    with pytest.raises(WorkerRemoved):
         auth.authenticate(store, KEY, NOW)
 
 

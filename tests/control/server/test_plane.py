@@ -234,9 +234,11 @@ def test_a_removed_worker_is_fenced_and_its_tasks_are_lost(plane: EmbeddedPlane)
     job = plane.submit(a_command())
     [order] = plane.orders(worker.id).orders
     plane.remove_worker(worker.id)
-    assert plane.orders(worker.id).fenced
+    told = plane.orders(worker.id)
+    assert (told.fenced, told.removed) == (True, True)
     ended = plane.job(job.id)
     assert (ended.state, ended.reason) == (JobState.LOST, Reason.WORKER_LOST)
+    assert "was removed by an admin" in ended.sentence
     with pytest.raises(StaleReport):
         plane.report(TaskRunning(**about(order, worker)))
     with pytest.raises(WorkerNotFound):

@@ -215,7 +215,8 @@ def test_a_newer_incarnation_fences_the_older(asked: Asked) -> None:
     order = begin(asked, old)
     new = old.model_copy(update={"incarnation": "second"})
     asked.plane.register(new)
-    assert asked.plane.orders(old.id, incarnation=old.incarnation).fenced
+    told = asked.plane.orders(old.id, incarnation=old.incarnation)
+    assert (told.fenced, told.removed) == (True, False)
     given = asked.plane.orders(new.id, incarnation=new.incarnation)
     assert (given.fenced, [each.job_id for each in given.orders]) == (False, [order.job_id])
     with pytest.raises(StaleReport):
