@@ -129,7 +129,7 @@ def print_explanation(answer: Explanation, form: Form) -> None:
         return
     click.echo(answer.sentence)
     for verdict in answer.verdicts:
-        click.echo(f"  {verdict.worker_id}: {'; '.join(verdict.sentences) or 'could take it now'}")
+        click.echo(f"  {verdict.worker_name or verdict.worker_id}: {'; '.join(verdict.sentences) or 'could take it now'}")
     if answer.nearest:
         click.echo(answer.nearest)
 

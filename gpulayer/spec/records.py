@@ -152,6 +152,7 @@ class WorkerVerdict(Record):
     """What one worker answered to one job. ``sentences`` is empty when it could take it now."""
 
     worker_id: str
+    worker_name: str = ""
     compatible: bool
     """Whether it could ever run it."""
     sentences: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import takewhile
 
 from gpulayer.control.engine import phases
@@ -41,7 +42,7 @@ def explain(record: JobRecord, snapshot: Snapshot, now: float) -> Explanation:
     verdicts = tuple(each.verdict() for each in told)
     gang = planning.place(demand)
     if gang is not None:
-        names = ", ".join(worker.info.id for worker in gang.workers)
+        names = ", ".join(worker.info.name for worker in gang.workers)
         return Explanation(job_id=record.id, sentence=f"It can start now on {names}.", verdicts=verdicts)
     never = choose(demand, planning.roster, Fleet((), idle=True)) is None
     sentence = headline(demand, told, never=never)
@@ -80,23 +81,33 @@ def _higher(record: JobRecord, ahead: list[JobRecord]) -> str:
 
 
 def _nearest(demand: Demand, told: list[Answer]) -> str:
-    """Say what would have to change at those workers that lack the least."""
-    closest = sorted(told, key=lambda each: len(each.refusals))[: demand.size]
+    """Say what would have to change at those workers that lack the least, or which others would have to join."""
+    closest = sorted(told, key=lambda each: (each.joins is not None, len(each.refusals)))[: demand.size]
     changes: dict[str, list[str]] = {}
-    for each in closest:
-        if each.refusals:
-            change = " and ".join(refusal.change for refusal in each.refusals)
-            changes.setdefault(change, []).append(each.worker.info.id)
-    wanted = [f"{_names(ids)}: {change}" for change, ids in changes.items()]
+    joining = Counter(each.joins for each in closest if each.joins is not None)
     missing = demand.size - len(closest)
     if missing:
-        wanted.append(f"{missing} more {'worker registers' if missing == 1 else 'workers register'}")
+        wish = demand.wishes[-1]
+        joining[wish.in_words() if joining and wish is not None else ""] += missing
+    for each in closest:
+        if each.refusals and each.joins is None:
+            change = " and ".join(refusal.change for refusal in each.refusals)
+            changes.setdefault(change, []).append(each.worker.info.name)
+    wanted = [f"on {_names(names)} if {change}" for change, names in changes.items()]
+    wanted += [f"if {_joins(count, having)}" for having, count in joining.items()]
     if not wanted:
         versions = sorted({demand.kinship(each.worker) or "none" for each in closest})
         same = f"had the same torch version (now {', '.join(versions)})" if len(versions) > 1 else "had more devices"
-        wanted.append(f"the workers that are free {same}")
-    return "It would start if " + "; ".join(wanted) + "."
+        wanted.append(f"if the workers that are free {same}")
+    return f"It would start {' and '.join(wanted)}."
 
 
-def _names(ids: list[str]) -> str:
-    return ", ".join(ids) if len(ids) <= 3 else f"{len(ids)} workers ({ids[0]}, {ids[1]}, ...)"
+def _joins(count: int, having: str) -> str:
+    """Say how many workers would have to join, and what each must have."""
+    if having:
+        return f"a worker with {having} joins" if count == 1 else f"{count} workers with {having} each join"
+    return "1 more worker joins" if count == 1 else f"{count} more workers join"
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{len(names)} workers ({names[0]}, {names[1]}, ...)"

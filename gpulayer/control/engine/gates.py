@@ -16,10 +16,14 @@ from gpulayer.spec.workers import TARGET_OF, Device
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a worker can't take a job, and the change after which it could."""
+    """Why a worker can't take a job, and the change after which it could.
+
+    ``joins`` says instead what another worker must have, where nothing that a person says would change this one.
+    """
 
     sentence: str
-    change: str
+    change: str = ""
+    joins: str = ""
 
 
 _MOST_DEVICES = 64
@@ -46,7 +50,13 @@ class DeviceWish:
         return self.model is None or self.model.lower() in device.name.lower()
 
     def __str__(self) -> str:
-        text = f"{self.count} usable {self.kind} device(s)"
+        return self._detailed(f"{self.count} usable {self.kind} device(s)")
+
+    def in_words(self) -> str:
+        """Name the devices as what a worker may have: ``2 cuda devices with 40 GB``."""
+        return self._detailed(f"{self.count} {self.kind} {'device' if self.count == 1 else 'devices'}")
+
+    def _detailed(self, text: str) -> str:
         if self.model is not None:
             text += f" of model {self.model}"
         return text if self.memory_gb is None else f"{text} with {self.memory_gb:g} GB"
@@ -178,7 +188,10 @@ def _devices(wish: DeviceWish) -> Gate:
         has = sum(map(wish.suits, worker.info.capabilities.devices))
         if has >= wish.count:
             return None
-        return Refusal(f"needs {wish}, worker has {has}", f"resources ask for at most {has} {wish.kind} device(s) there")
+        sentence = f"needs {wish}, worker has {has}"
+        if has == 0:
+            return Refusal(sentence, joins=wish.in_words())
+        return Refusal(sentence, f"the job asks for {has} {wish.kind} {'device' if has == 1 else 'devices'} on each worker")
 
     return gate
 

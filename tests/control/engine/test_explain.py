@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpulayer.control.engine import placement, transitions
@@ -34,7 +36,7 @@ def explain(record: JobRecord, workers: list[WorkerRecord], *others: JobRecord) 
 def test_a_job_that_could_start_says_where() -> None:
     told = explain(queued(gang(2)), [worker("x"), worker("y")])
 
-    assert told.sentence == "It can start now on wkr-x, wkr-y."
+    assert told.sentence == "It can start now on x, y."
     assert told.nearest == ""
 
 
@@ -55,13 +57,35 @@ def test_the_nearest_change_is_at_the_workers_that_lack_least() -> None:
 
     assert told.sentence == "no eligible workers: the job needs 2, 1 could take a share"
     assert told.nearest == (
-        "It would start if wkr-near: the job's resources allow torch 2.1.0; wkr-fit: a task slot on it becomes free."
+        "It would start on near if the job's resources allow torch 2.1.0 and on fit if a task slot on it becomes free."
     )
 
 
 def test_missing_workers_are_counted() -> None:
-    assert explain(queued(gang(3)), [worker("x")]).nearest == "It would start if 2 more workers register."
-    assert explain(queued(command()), []).nearest == "It would start if 1 more worker registers."
+    assert explain(queued(gang(3)), [worker("x")]).nearest == "It would start if 2 more workers join."
+    assert explain(queued(command()), []).nearest == "It would start if 1 more worker joins."
+
+
+@pytest.mark.parametrize(
+    ("asks", "workers", "nearest"),
+    [
+        (command(resources={"gpu_count": 1}), [worker("x"), worker("y")], "if a worker with 1 cuda device joins"),
+        (gang(2, resources={"gpu_count": 2}), [worker("x"), worker("y")], "if 2 workers with 2 cuda devices each join"),
+        (gang(2, resources={"gpu_count": 2}), [worker("x")], "if 2 workers with 2 cuda devices each join"),
+        (
+            command(resources={"gpu_count": 2}),
+            [worker("x"), worker("y", devices=gpus("m", 1))],
+            "on y if the job asks for 1 cuda device on each worker",
+        ),
+        (
+            command(resources={"gpu_count": 1}),
+            [worker("x"), worker("y", busy=1, devices=gpus("m", 1))],
+            "on y if a task slot on it becomes free",
+        ),
+    ],
+)
+def test_where_no_device_is_another_worker_has_to_join(asks: Any, workers: list[WorkerRecord], nearest: str) -> None:
+    assert explain(queued(asks), workers).nearest == f"It would start {nearest}."
 
 
 def test_workers_that_differ_in_torch_are_told_apart() -> None:
