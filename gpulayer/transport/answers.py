@@ -12,6 +12,7 @@ _TRUST = (
     "Give the token whole, as it was printed: it ends in the fingerprint of a certificate that a plane made itself."
     " Or name who vouches for it with GPULAYER_CA_CERT."
 )
+_NO_TOKEN = "No token is set: set GPULAYER_TOKEN to the one that an admin gave you, whole, or name its file with --token-file."
 _BUSY = (429, 503)
 _BROKEN_ON_THE_WAY = (502, 504)
 
@@ -46,10 +47,13 @@ def _by_status(answer: httpx.Response, url: httpx.URL) -> GPULayerError:
     return {401: Unauthorized, 403: Forbidden}.get(status, PlaneError)(sentence)
 
 
-def unanswered(cause: httpx.RequestError, url: httpx.URL) -> PlaneUnreachable:
-    """Return the error that a question without an answer is; ``final`` where a certificate is not trusted."""
+def unanswered(cause: httpx.RequestError, url: httpx.URL, *, with_token: bool = True) -> PlaneUnreachable:
+    """Return the error that a question without an answer is; ``final`` where a certificate is not trusted.
+
+    Without a token that is what to see to first: most planes' tokens say which certificate to trust.
+    """
     if _is_distrust(cause):
-        return unreachable(url, in_words(cause), next_step=_TRUST, final=True)
+        return unreachable(url, in_words(cause), next_step=_TRUST if with_token else _NO_TOKEN, final=True)
     return unreachable(url, in_words(cause))
 
 
@@ -59,16 +63,24 @@ def unreachable(url: httpx.URL, why: str, *, next_step: str | None = None, final
 
 
 def in_words(cause: httpx.RequestError) -> str:
+    """Say what went wrong; of an ``SSLError`` with one argument Python itself would print a tuple."""
+    distrust = _distrust(cause)
+    if distrust is not None and len(distrust.args) == 1:
+        return str(distrust.args[0]).rstrip(".")
     return (str(cause) or type(cause).__name__).rstrip(".")
 
 
-def _is_distrust(cause: BaseException | None) -> bool:
+def _is_distrust(cause: BaseException) -> bool:
     """Say whether a certificate was refused, which no further try changes."""
+    return _distrust(cause) is not None
+
+
+def _distrust(cause: BaseException | None) -> ssl.SSLCertVerificationError | None:
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return True
+            return cause
         cause = cause.__cause__ or cause.__context__
-    return False
+    return None
 
 
 def _seconds(text: str | None) -> float:

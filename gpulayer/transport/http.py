@@ -177,7 +177,7 @@ class Http:
         try:
             answer = self._client.send(request, stream=stream)
         except httpx.RequestError as cause:
-            raise answers.unanswered(cause, self.url) from cause
+            raise answers.unanswered(cause, self.url, with_token="Authorization" in self._client.headers) from cause
         except RuntimeError as cause:  # httpx's word for a client that another thread closed meanwhile
             raise answers.unreachable(self.url, str(cause), final=True) from cause
         self._heard = True

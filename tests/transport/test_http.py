@@ -319,7 +319,7 @@ def test_a_token_with_a_fingerprint_trusts_that_certificate_alone(tls_server: Se
 
 def test_a_token_is_not_sent_to_a_certificate_of_another_fingerprint(tls_server: Server) -> None:
     http = Http(Address(tls_server.url, f"glt_secret.{'0' * 64}"))
-    with pytest.raises(PlaneUnreachable, match="the token names 0000"):
+    with pytest.raises(PlaneUnreachable, match=r"reached: its certificate is \w{64}, the token names 0{64}\. Give the token"):
         http.ask("GET", "/")
     assert tls_server.heard == []
     http.close()
@@ -333,6 +333,14 @@ def test_an_unknown_certificate_is_refused_unless_its_file_is_named(tls_server: 
     http.close()
     http = Http(Address(tls_server.url, "glt_secret", ca_cert=certificate))
     assert http.ask("GET", "/").json() == {"fine": True}
+    http.close()
+
+
+def test_without_a_token_that_is_what_to_see_to_first(tls_server: Server) -> None:
+    http = Http(Address(tls_server.url))
+    with pytest.raises(PlaneUnreachable, match="No token is set") as caught:
+        http.ask("GET", "/")
+    assert "Give the token whole" not in str(caught.value)
     http.close()
 
 
