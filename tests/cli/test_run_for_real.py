@@ -48,6 +48,16 @@ def test_an_input_is_read_from_where_the_person_stands(project: Path) -> None:
     assert done.stdout == "there\n", done.stderr
 
 
+def test_a_file_of_variables_is_the_jobs_environment(project: Path) -> None:
+    (project / ".env").write_text("# of this project\nexport WORD='two words'\nEMPTY=\n")
+    done = gpulayer(project, "run", "--env-file", ".env", "--", "sh", "-c", 'echo "$WORD/${EMPTY-unset}"')
+    assert (done.returncode, done.stdout) == (0, "two words/\n"), done.stderr
+    missing = gpulayer(project, "run", "--env-file", "other.env", "true")
+    assert missing.returncode == 2
+    assert "other.env" in missing.stderr
+    assert "Traceback" not in missing.stderr
+
+
 def test_a_failed_command_is_1_and_told_with_its_own_exit_code(project: Path) -> None:
     done = gpulayer(project, "run", "sh", "-c", "exit 7")
     assert done.returncode == 1
