@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
-from gpulayer.cli import artifacts
+from gpulayer.cli import artifacts, modules
 from gpulayer.cli.job_options import fields, with_job_options
 from gpulayer.cli.submission import Stay, place_of, run
 from gpulayer.plane import Plane
@@ -34,11 +34,14 @@ def command(
     What the function prints goes to stderr.
     """
     named = dict(map(_named, kwargs))
+    place = place_of(Path.cwd() / "-", source)
+    if not any(text.startswith("PYTHONPATH=") for text in common["env"]):
+        modules.check(function.partition(":")[0], (place.cwd, place.root))
 
     def make(brought: dict[str, Any]) -> FunctionJob:
         return FunctionJob(function=function, args=tuple(map(_value, args)), kwargs=named, **brought, **fields(**common))
 
-    run(place_of(Path.cwd() / "-", source), make, stay, result=print_result)
+    run(place, make, stay, result=print_result)
 
 
 def print_result(plane: Plane, job: JobRecord) -> None:

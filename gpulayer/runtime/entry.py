@@ -167,6 +167,7 @@ def _run_call(file: str) -> None:
     try:
         text = json.dumps(result, allow_nan=True)
     except (TypeError, ValueError) as cause:
-        raise TypeError(f"{call['function']} returned a {type(result).__name__} that JSON can't hold: {cause}") from None
+        kind = type(result).__name__
+        raise TypeError(f"{call['function']} returned a value of type {kind}, which JSON can't hold: {cause}") from None
     with open(call["result"], "w", encoding="utf-8") as opened:
         opened.write(text)

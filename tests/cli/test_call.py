@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpulayer.cli import modules
 from gpulayer.cli.call import _value
 from gpulayer.cli.job_options import fields
 from tests.cli.conftest import Cli
@@ -26,6 +27,34 @@ def test_a_value_is_json_or_the_text_itself(text: str, value: Any) -> None:
 def test_what_is_no_call_is_wrong_use(given: tuple[str, ...], cli: Cli, home: Path) -> None:
     cli(*given, exits=2)
     assert not home.exists()
+
+
+@pytest.mark.parametrize("missing", ["nowhere:f", "pkg.nowhere:f", "nowhere.deep:f"])
+def test_a_module_that_no_worker_could_import_is_refused_before_anything_starts(
+    missing: str, cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "there.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    said = cli("call", missing, exits=2).stderr
+    assert f"There is no module {missing.partition(':')[0]} in {tmp_path}" in said
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("module", ["pkg.there", "pkg", "json.decoder", "sys", "torch.nn", "compiled"])
+def test_what_lies_in_the_folder_or_is_installed_is_not_refused(module: str, tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "there.py").write_text("")
+    (tmp_path / "compiled.cpython-311-x86_64-linux-gnu.so").write_text("")
+    modules.check(module, (tmp_path,))
+
+
+def test_a_package_that_is_installed_from_below_the_folder_is_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "src" / "laid_out").mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(tmp_path / "src"))
+    modules.check("laid_out.deep", (tmp_path,))
 
 
 def test_the_environment_comes_from_options_file_and_what_is_forwarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
