@@ -103,7 +103,7 @@ def ls(form: Form, data: Path | None, database: str | None) -> None:
         "FOR": lambda token: token.name or token.subject,
         "STATE": lambda token: token.state(now),
         "AGE": lambda token: age(token.created_at, now),
-        "USED": lambda token: age(token.last_used_at or token.redeemed_at, now),
+        "USED": lambda token: age(max(filter(None, (token.last_used_at, token.redeemed_at)), default=None), now),
     }
     nothing = "No tokens yet: gpulayer tokens create --role admin makes the first."
     print_list(

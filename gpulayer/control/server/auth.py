@@ -23,7 +23,8 @@ from gpulayer.spec.tokens import NewToken, Role, TokenRecord, TokenRequest
 
 REPEAT_S = 600.0
 """How long a lost answer to a redemption may be asked for again, with the same key."""
-_NOTE_USE_S = 600.0
+_NOTE_USE_S = 30.0
+"""So old may be what is known of a token's last use, and older by ``known_tokens.CACHE_S``: each note is a transaction."""
 _TEXT = re.compile(r"(?P<token>[A-Za-z0-9_-]{32,200})(?P<fingerprint>\.[0-9a-f]{64})?\Z")
 _PREFIX = {"join": "glj_"}
 

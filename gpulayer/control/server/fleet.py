@@ -54,8 +54,8 @@ def remove(store: Store, worker_id: str, now: float) -> None:
     """
     with store.write() as db:
         worker_id = workers.full_id(db, worker_id)
-        workers.forget(db, worker_id)
         tokens.revoke_of_worker(db, worker_id, now)
+        workers.forget(db, worker_id)
         held = jobs.held_tasks(db, [worker_id])
     known_tokens.of(store).forget()
     for task in held:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from gpulayer.control.store.tables import tokens
+from gpulayer.control.store.tables import tokens, workers
 from gpulayer.errors import AmbiguousId, TokenNotFound
 from gpulayer.spec.tokens import TokenRecord
 
@@ -46,9 +46,10 @@ def revoke(db: Connection, token_id: str, now: float) -> None:
 
 
 def revoke_of_worker(db: Connection, worker_id: str, now: float) -> None:
-    """Make the key of a worker good for nothing."""
+    """Make the credential of a worker, which must still be registered, good for nothing."""
     where = (tokens.c.role == "worker", tokens.c.subject == worker_id, tokens.c.revoked_at.is_(None))
-    db.execute(update(tokens).where(*where).values(revoked_at=now))
+    heard = select(workers.c.heard_at).where(workers.c.id == worker_id).scalar_subquery()
+    db.execute(update(tokens).where(*where).values(revoked_at=now, last_used_at=heard))
 
 
 def full_id(db: Connection, wanted: str) -> str:
@@ -63,8 +64,16 @@ def full_id(db: Connection, wanted: str) -> str:
 
 
 def all_in(db: Connection) -> list[TokenRecord]:
-    """Return all tokens, the oldest first."""
-    return [_record(row) for row in db.execute(select(tokens).order_by(tokens.c.created_at, tokens.c.id))]
+    """Return all tokens, the oldest first; a worker uses its own whenever it is heard."""
+    query = select(tokens, workers.c.heard_at).outerjoin(
+        workers, (tokens.c.role == "worker") & (workers.c.id == tokens.c.subject)
+    )
+    rows = db.execute(query.order_by(tokens.c.created_at, tokens.c.id))
+    return [_record(row) if row.heard_at is None else _used(_record(row), row.heard_at) for row in rows]
+
+
+def _used(record: TokenRecord, at: float) -> TokenRecord:
+    return record.model_copy(update={"last_used_at": max(at, record.last_used_at or 0.0)})
 
 
 def _record(row: Row[tuple[object, ...]]) -> TokenRecord:

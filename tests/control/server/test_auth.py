@@ -13,13 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpulayer.control.engine.rights import RIGHTS, Action, Whose, extent
-from gpulayer.control.server import auth, known_tokens
-from gpulayer.control.store import jobs, tables, tokens
+from gpulayer.control.server import auth, fleet, known_tokens
+from gpulayer.control.store import jobs, tables, tokens, workers
 from gpulayer.control.store.store import Store, open_store
 from gpulayer.errors import BadRequest, Forbidden, JobNotFound, TokenNotFound, Unauthorized, WorkerRemoved
 from gpulayer.spec.states import TaskState
 from gpulayer.spec.tokens import NewToken, TokenRequest, seconds
 from tests.control.given import a_blob, a_command, a_record, a_task
+from tests.control.given import a_worker as a_worker_info
 
 NOW = 1_000_000.0
 KEY, OTHER_KEY = "k" * 43, "o" * 43
@@ -131,8 +132,25 @@ def test_the_last_use_is_noted_now_and_then(store: Store) -> None:
     auth.authenticate(store, made.token, NOW)
     known_tokens.of(store).forget()
     auth.authenticate(store, made.token, NOW + 1)
-
     assert [record.last_used_at for record in auth.listed(store)] == [NOW]
+
+    known_tokens.of(store).forget()
+    auth.authenticate(store, made.token, NOW + 55)
+    assert [record.last_used_at for record in auth.listed(store)] == [NOW + 55]
+
+
+def test_a_worker_uses_its_key_whenever_it_is_heard_and_that_is_known_of_a_removed_one(store: Store) -> None:
+    worker = a_worker(store)
+    fleet.register(store, a_worker_info(id=worker.subject), NOW)
+    with store.write() as db:
+        workers.heard(db, worker.subject, NOW + 7)
+
+    def used() -> list[float | None]:
+        return [record.last_used_at for record in auth.listed(store) if record.role == "worker"]
+
+    assert used() == [NOW + 7]
+    fleet.remove(store, worker.subject, NOW + 9)
+    assert used() == [NOW + 7]
 
 
 def test_what_makes_no_sense_is_not_made(store: Store) -> None:
