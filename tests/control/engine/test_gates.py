@@ -130,6 +130,7 @@ def test_a_worker_whose_devices_are_held_is_compatible() -> None:
     ("version", "specifier", "fits"),
     [
         ("2.3.0.dev20240101", ">=2.3", True),
+        ("2.3.0.dev20240101", ">=2", True),
         ("2.3.0.dev20240101", "<2.3", False),
         ("2.3.0rc1", ">=2.3.0rc2", False),
         ("2.3.0rc2", ">=2.3.0rc1", True),
