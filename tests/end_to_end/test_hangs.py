@@ -160,3 +160,17 @@ def test_launch_after_launch_finds_its_port(gang: Gang) -> None:
     ends = [gang.ended(job.id) for job in jobs]
 
     assert [(job.state, job.sentence) for job in ends] == [(JobState.SUCCEEDED, "All 2 tasks succeeded.")] * 20
+
+
+def test_a_command_that_ran_out_of_time_is_gone_on_with_from_what_it_left(gang: Gang) -> None:
+    first = "echo 41 > count; echo left; sleep 600"
+    job = gang.plane.submit(CommandJob(command=("sh", "-c", first), timeout_s=2, grace_s=1, on_unschedulable="queue"))
+    job = gang.ended(job.id)
+    assert (job.state, job.reason) == (JobState.TIMED_OUT, Reason.TIMEOUT)
+
+    then = "echo $(($(cat $GPULAYER_INPUT_DIR/count) + 1))"
+    inputs = [{"uri": f"gpulayer://{job.id}/node0/count", "path": "count"}]
+    again = gang.plane.submit(CommandJob.model_validate({"command": ["sh", "-c", then], "inputs": inputs}))
+
+    assert gang.ended(again.id).state is JobState.SUCCEEDED
+    assert [line.text for line in gang.plane.lines(again.id)] == ["42"]

@@ -18,7 +18,13 @@ JOB = json.loads(os.environ.get("JOB", "{}"))
 QUIET = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
 
 
+class Odd(ValueError):
+    """The user's own."""
+
+
 class Tiny(pl.LightningModule):
+    raises = ""
+
     def __init__(self) -> None:
         super().__init__()
         self.net = torch.nn.Linear(4, 1, bias=False)
@@ -39,12 +45,16 @@ class Tiny(pl.LightningModule):
         return self.net(batch[0]).pow(2).mean()
 
     def validation_step(self, batch: list[torch.Tensor], index: int) -> None:
+        if self.raises == "validation_step" and self.global_rank == 1:
+            raise Odd("validation_step", index)
         self.log("val_loss", self.net(batch[0]).pow(2).mean(), sync_dist=True)
 
     def test_step(self, batch: list[torch.Tensor], index: int) -> None:
         self.log("rows", float(len(batch[0])), reduce_fx="sum", sync_dist=True)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
+        if self.raises == "configure_optimizers" and self.global_rank == 1:
+            raise Odd("configure_optimizers", 0)
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
@@ -72,6 +82,22 @@ def tell(**facts: object) -> None:
 
 def trainer(**given: object) -> pl.Trainer:
     return gl.Trainer(**{"devices": 2, "max_epochs": 1, "job": JOB, **QUIET, **given})
+
+
+def raising() -> None:
+    """Rank 1 raises before the first step, or in a validation, while rank 0 waits for it; then all is well."""
+    told, model = [], Tiny()
+    for where in ("configure_optimizers", "validation_step"):
+        model.raises = where
+        since = time.monotonic()
+        try:
+            trainer().fit(model, rows(), rows(8))
+        except Odd as error:
+            told.append([*error.args, "On rank 1 of the job" in error.__notes__[-1], time.monotonic() - since < 30])
+    model.raises = ""
+    made = trainer()
+    made.fit(model, rows(), rows(8))
+    tell(told=told, steps=made.global_step)
 
 
 def unsaved() -> None:
