@@ -37,7 +37,14 @@ def application(plane: HostedPlane, uploads: Uploads, *, fingerprint: str = "", 
 
 def api(plane: HostedPlane, uploads: Uploads, fingerprint: str) -> FastAPI:
     """Return the routes over a plane."""
-    app = FastAPI(title="GPUlayer", version=about.VERSION, openapi_url=None, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="GPUlayer",
+        version=about.VERSION,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # none, and no looking for it at every request
+    )
     app.state.plane = plane
     app.state.uploads = uploads
     app.state.fingerprint = fingerprint

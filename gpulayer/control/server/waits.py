@@ -115,6 +115,8 @@ class Waits:
                         return None
                     with suppress(TimeoutError):
                         await asyncio.wait_for(woken.wait(), self._pause(left))
+                    if not woken.is_set() and loop.time() >= until:  # whoever asks again looks again
+                        return None
             finally:
                 if listening is not None:
                     listening.cancel()
