@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from gpulayer.control.engine.rights import Action
-from gpulayer.control.server.asking import Asking, Hosted
+from gpulayer.control.server.asking import Asker, Asking, Hosted, in_thread
+from gpulayer.control.server.hosted import HostedPlane
 from gpulayer.errors import BadRequest
 from gpulayer.spec.logs import LogLine
 
@@ -20,15 +22,27 @@ router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["lines"])
 
 MOST_LINES = 10_000
 _TOGETHER = 500
+_LINES = TypeAdapter(Annotated[list[LogLine], Field(max_length=MOST_LINES)])
+_SCHEMA: dict[str, Any] = {"type": "array", "maxItems": MOST_LINES, "items": {"$ref": "#/components/schemas/LogLine"}}
+_CONTENT = {"application/json": {"schema": _SCHEMA}}
 
 
-@router.post("/lines", status_code=204)
-def append(job_id: str, body: Annotated[list[LogLine], Field(max_length=MOST_LINES)], plane: Hosted, asker: Asking) -> None:
+@router.post("/lines", status_code=204, openapi_extra={"requestBody": {"required": True, "content": _CONTENT}})
+async def append(request: Request, job_id: str, plane: Hosted, asker: Asking) -> None:
     """Store lines; those that are stored already are passed over."""
-    asker.may(Action.REPORT, job_id=job_id, tasks={(line.attempt, line.node_rank) for line in body})
-    if any(line.job_id != job_id for line in body):
+    body = await request.body()
+    await in_thread(lambda: _append(job_id, body, plane, asker))  # reading thousands of them would hold up all others
+
+
+def _append(job_id: str, body: bytes, plane: HostedPlane, asker: Asker) -> None:
+    try:
+        found = _LINES.validate_json(body)
+    except ValidationError as cause:
+        raise RequestValidationError(cause.errors()) from cause
+    asker.may(Action.REPORT, job_id=job_id, tasks={(line.attempt, line.node_rank) for line in found})
+    if any(line.job_id != job_id for line in found):
         raise BadRequest(f"Not all of these are lines of {job_id}.")
-    plane.append_lines(job_id, body)
+    plane.append_lines(job_id, found)
 
 
 @router.get("/log-marks")
