@@ -36,7 +36,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="Of its log.",
+    envvar="GPULAYER_LOG_LEVEL",
+    help="Of its log; GPULAYER_LOG_LEVEL says the same.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object when it is ready.")
 def start(

@@ -38,13 +38,13 @@ class RankLink:
     """Speaks to the worker and hears from it; any thread may use it.
 
     A thread of its own reads. When the worker's end closes, the process leaves at once: nobody would hear its outcome.
-    ``calls`` counts the calls this rank stood at; ``Left`` carries it. ``interrupted`` says that the user ends the job.
+    ``calls`` counts the calls this rank stood at; ``Left`` carries it.
     """
 
     def __init__(self, connection: unix.Connection) -> None:
         self.calls = 0
         self.has_left = False
-        self.interrupted = False
+        self._interrupted = False
         self._connection = connection
         self._pid = os.getpid()
         self._changed = threading.Condition()
@@ -56,6 +56,11 @@ class RankLink:
         self._serial = 0
         self._joins: set[bool] = set()
         threading.Thread(target=self._listen, name="gpulayer-link", daemon=True).start()
+
+    def is_interrupted(self, within_s: float) -> bool:
+        """Say whether the user ends the job: a signal may be here before the word for it, so wait for that a little."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._interrupted, within_s)
 
     @classmethod
     def open(cls, context: Context) -> RankLink:
@@ -185,4 +190,4 @@ class RankLink:
             case End():
                 self._end = message
             case Interrupted():
-                self.interrupted = True
+                self._interrupted = True

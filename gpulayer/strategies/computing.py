@@ -40,7 +40,7 @@ class Computation:
 
     @functools.cached_property
     def wish(self) -> termination.Wish:
-        return termination.Wish(self.namespace, lambda: self.walk.link.interrupted)
+        return termination.Wish(self.namespace, self.walk.link.is_interrupted)
 
     def compute(self, state: str | None) -> Any:
         """Run the call and record it; returns to the script only from a call that went well and that another one follows."""

@@ -20,6 +20,8 @@ PATIENCE_S = 2.0
 """How long a rank may take to the place where all agree to end, before it is broken off wherever it is."""
 
 _GROUP_S = 2.0
+_WORD_S = 1.0
+"""How long after the signal its meaning may still be on the way: it comes over the rank's socket, read by another thread."""
 _AGREED = "_gpulayer_agreed"
 """Marks the end that all ranks came to at one place: their hooks may still meet in collectives."""
 
@@ -29,11 +31,11 @@ _log = logging.getLogger(__name__)
 class Wish:
     """The wish that a call ends, as this process hears it: noted first, and after a while raised in the main thread.
 
-    ``by_user`` says whether it is a Ctrl-C at the caller: then what ends the call is a KeyboardInterrupt, as it would be in
-    a local run. ``alone`` says that this rank was broken off, or its peers were: nobody waits in collectives any more.
+    ``by_user`` says, within so many seconds, whether it is a Ctrl-C at the caller: then what ends the call is a
+    KeyboardInterrupt, as it would be in a local run. ``alone`` says that this rank was broken off, or its peers were: nobody waits in collectives any more.
     """
 
-    def __init__(self, namespace: str, by_user: Callable[[], bool]) -> None:
+    def __init__(self, namespace: str, by_user: Callable[[float], bool]) -> None:
         self.asked = False
         self.alone = False
         self._terminated = _exception_of(namespace)
@@ -72,7 +74,7 @@ class Wish:
         if not self.asked or not (by_peer or isinstance(error, self._terminated)):
             return error
         self.alone = self.alone or not hasattr(error, _AGREED)
-        if not self._by_user():
+        if not self._by_user(_WORD_S):
             return error
         meant = KeyboardInterrupt().with_traceback(error.__traceback__)
         meant.__cause__ = error if by_peer else None
@@ -103,7 +105,7 @@ class Wish:
         self._due = False
         if self._breakable:
             self.alone = True
-            raise KeyboardInterrupt if self._by_user() else self._terminated
+            raise KeyboardInterrupt if self._by_user(0.0) else self._terminated
 
     def _remind(self) -> None:
         """Signal the main thread once more: only a signal wakes it from a sleep or a system call."""

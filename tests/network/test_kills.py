@@ -92,7 +92,15 @@ def test_every_line_is_there_once_and_in_order_though_the_server_was_killed_thir
 
 
 @pytest.mark.parametrize("state", ["queued", "preparing", "cancelling", "uploading"])
-def test_a_server_that_is_killed_in_any_state_of_a_job_goes_on_where_it_was(plant: Cluster, state: str) -> None:
+def test_a_server_that_is_killed_in_any_state_of_a_job_goes_on_where_it_was(hosts: dict[str, Host], state: str) -> None:
+    with cluster(hosts, lease_s=60.0) as plant:  # a slow machine may need a good while to start a server
+        plant.start_server()
+        for name in ("red", "blue"):
+            plant.start_worker(name)
+        go_on(plant, state)
+
+
+def go_on(plant: Cluster, state: str) -> None:
     plane = plant.open()
     if state == "queued":
         other = begin(plant, plane, steps=30)

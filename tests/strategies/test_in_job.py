@@ -38,12 +38,14 @@ class Link:
     def __init__(self) -> None:
         self.goes: deque[GoAhead | End] = deque()
         self.state: str | None = None
-        self.interrupted = False
         self.arrived: list[tuple[Fingerprint, str]] = []
         self.records: list[dict[str, Any]] = []
         self.announced: list[dict[str, Any]] = []
         self.awaited: list[int] = []
         self.reports: list[Any] = []
+
+    def is_interrupted(self, within_s: float) -> bool:
+        return False
 
     def await_go(self) -> GoAhead | End:
         return self.goes.popleft() if self.goes else End()

@@ -76,7 +76,7 @@ class Asked:
     """A wish whose process can be asked to end."""
 
     def __init__(self, by_user: bool) -> None:
-        self.wish = termination.Wish("lightning.pytorch", lambda: by_user)
+        self.wish = termination.Wish("lightning.pytorch", lambda _: by_user)
 
     def sleep(self) -> float:
         """Ask once and sleep; how long it took until that was broken off."""
