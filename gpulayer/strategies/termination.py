@@ -32,7 +32,8 @@ class Wish:
     """The wish that a call ends, as this process hears it: noted first, and after a while raised in the main thread.
 
     ``by_user`` says, within so many seconds, whether it is a Ctrl-C at the caller: then what ends the call is a
-    KeyboardInterrupt, as it would be in a local run. ``alone`` says that this rank was broken off, or its peers were: nobody waits in collectives any more.
+    KeyboardInterrupt, as it would be in a local run. ``alone`` says that this rank was broken off, or its peers were:
+    nobody waits in collectives any more.
     """
 
     def __init__(self, namespace: str, by_user: Callable[[float], bool]) -> None:
