@@ -12,7 +12,7 @@ GPULayerError
 ├── HomeError ── HomeUnwritable, HomeTooNew, HomeOnNetworkFilesystem, HomeDamaged, HomeBusy, DiskFull
 ├── PlaneError                a self-hosted plane did not do what was asked of it
 │   ├── Unauthorized ── WorkerRemoved
-│   ├── Forbidden, PlaneUnreachable, PlaneBusy, BadRequest, InsecureUrl
+│   ├── Forbidden, PlaneUnreachable, PlaneBusy, BadRequest, InsecureUrl, NameTaken
 │   └── TokenNotFound, DatabaseUnusable, ServerRefused, LogFull
 ├── SecretError ── SecretNotFound, InvalidSecret
 ├── PlaneFromChild            a forked child used its parent's plane
@@ -214,6 +214,13 @@ class WorkerRemoved(Unauthorized):
 class Forbidden(PlaneError):
     code = "forbidden"
     fix = "Ask for a token whose role may do this."
+
+
+class NameTaken(PlaneError):
+    """Two live workers of one name: people could not say which of them they mean."""
+
+    code = "name_taken"
+    fix = "Give this one another --name; or, if the other never comes back: gpulayer workers rm ID."
 
 
 class PlaneUnreachable(PlaneError):

@@ -127,6 +127,25 @@ def test_without_a_token_it_says_how_to_get_one(serve: Callable[..., Server]) ->
         assert "gpulayer tokens create --role join" in worker.words()
 
 
+def test_a_second_worker_of_a_name_is_refused_and_its_join_token_stays_good(
+    serve: Callable[..., Server], opened: Callable[[Server], Plane], join: Callable[..., Started], tmp_path: Path
+) -> None:
+    server = serve()
+    plane = opened(server)
+    with join(server, "--name", "red"):
+        (known,) = plane.workers()
+        token = tmp_path / "once"
+        token.write_text(plane.create_token(TokenRequest(role="join", single_use=True)).token)  # type: ignore[attr-defined]
+        at = ("--url", server.url, "--token-file", str(token))
+        with Started("--name", "red", "--work-dir", str(tmp_path / "other"), at=at) as second:
+            assert second.ended() == 1
+            words = second.words()
+        assert f"{known.info.id} is a live worker of the name red" in words
+        assert "--name" in words
+        with Started("--name", "blue", "--work-dir", str(tmp_path / "other"), at=at):
+            assert {each.info.name for each in plane.workers()} == {"red", "blue"}
+
+
 def test_a_job_outlives_a_killed_server_and_every_line_comes_once(
     serve: Callable[..., Server], opened: Callable[[Server], Plane], join: Callable[..., Started], tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Literal
 from gpulayer.control.engine import rights
 from gpulayer.control.engine.rights import Action, Whose
 from gpulayer.control.server import known_tokens
-from gpulayer.control.store import holdings, jobs, tokens
+from gpulayer.control.store import holdings, jobs, tokens, workers
 from gpulayer.control.store.store import Store
 from gpulayer.control.store.tokens import Kept
 from gpulayer.errors import Forbidden, HomeError, Unauthorized, WorkerRemoved
@@ -143,7 +143,8 @@ def listed(store: Store) -> list[TokenRecord]:
 def redeem(store: Store, bearer: str | None, key_hash: str, name: str, now: float) -> str:
     """Let a machine join by a join token; returns the id of its worker, whose credential is the key with ``key_hash``.
 
-    The same token and key may ask again for ``REPEAT_S`` and hear the same: a lost answer burns nothing.
+    The same token and key may ask again for ``REPEAT_S`` and hear the same: a lost answer burns nothing. Nor does a name
+    that is taken.
     """
     hash = _hash_of(bearer)
     role = _look_up(store, hash).record.role  # a made-up token must not hold up those who write
@@ -156,6 +157,8 @@ def redeem(store: Store, bearer: str | None, key_hash: str, name: str, now: floa
         if known is not None:
             return _again(join, known, key_hash, now)
         _must_live(join.record, now)
+        if name:
+            workers.must_be_the_only(db, name)
         worker_id = new_id("wkr")
         record = TokenRecord(id=new_id("tok"), role="worker", subject=worker_id, name=name, created_at=now)
         tokens.add(db, record, key_hash)

@@ -14,8 +14,10 @@ RENEW_S = 20.0
 
 
 def register(store: Store, info: WorkerInfo, now: float) -> WorkerRecord:
-    """Add a worker to the registry; a newer incarnation fences the older."""
+    """Add a worker to the registry; a newer incarnation fences the older. Raises ``NameTaken``."""
     with store.write() as db:
+        if info.owner is None:  # a caller's own are spoken of by nobody else
+            workers.must_be_the_only(db, info.name, info.id)
         workers.register(db, info, now)
         return workers.load(db, info.id)
 

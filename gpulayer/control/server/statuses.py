@@ -28,6 +28,7 @@ STATUS: dict[type[GPULayerError], int] = {
     errors.TokenNotFound: 404,
     errors.SecretNotFound: 404,
     errors.StaleReport: 409,
+    errors.NameTaken: 409,
     errors.MessageTooLarge: 413,
     errors.LogFull: 413,
     errors.InvalidJob: 422,

@@ -60,7 +60,7 @@ workers = Table(
     "workers",
     metadata,
     Column("id", String(32), primary_key=True),
-    Column("name", Text, nullable=False),
+    Column("name", Text, nullable=False, index=True),
     Column("owner", String(32)),
     Column("process", String(32), index=True),
     Column("state", String(16), nullable=False, index=True),

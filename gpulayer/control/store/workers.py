@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, case, delete, func, or_, selec
 from gpulayer.control.store import touched, values
 from gpulayer.control.store.replace import replace
 from gpulayer.control.store.tables import jobs, tasks, workers
-from gpulayer.errors import AmbiguousId, WorkerNotFound
+from gpulayer.errors import AmbiguousId, NameTaken, WorkerNotFound
 from gpulayer.spec.job import JobBase
 from gpulayer.spec.records import TaskRecord, WorkerRecord
 from gpulayer.spec.workers import WorkerInfo
@@ -42,6 +42,14 @@ def register(db: Connection, info: WorkerInfo, now: float) -> None:
     }
     replace(db, workers, {"id": info.id}, columns)
     touched.note(db, info.id, touched.QUEUE)
+
+
+def must_be_the_only(db: Connection, name: str, worker_id: str = "") -> None:
+    """Raise ``NameTaken`` where a standing worker, and not this one, serves under a name; a lost one's may be taken over."""
+    others = (workers.c.name == name, workers.c.state.in_(SERVING), workers.c.owner.is_(None), workers.c.id != worker_id)
+    taken = db.execute(select(workers.c.id).where(*others)).scalar()
+    if taken is not None:
+        raise NameTaken(f"{taken} is a live worker of the name {name}.", worker_id=taken, name=name)
 
 
 def set_state(db: Connection, worker_id: str, state: str) -> bool:

@@ -33,13 +33,13 @@ FOLLOWER = """
 """
 
 WORKER = """
-    import sys, pathlib
+    import os, sys, pathlib
     from gpulayer.control.server.app import open_home
     from tests.control.given import a_worker
     from tests.control.server.test_plane import about
     from gpulayer.spec.reports import TaskEnded, TaskReady, TaskRunning
     plane = open_home(pathlib.Path(sys.argv[1]), "worker")
-    info = a_worker(process=plane.process_id)
+    info = a_worker(f"w{os.getpid()}", process=plane.process_id)
     plane.register(info)
     print("ready", flush=True)
     version = 0

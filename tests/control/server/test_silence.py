@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulayer.errors import StaleReport
+from gpulayer.errors import NameTaken, StaleReport
 from gpulayer.spec.job import Calls
 from gpulayer.spec.records import JobRecord, Order
 from gpulayer.spec.reports import TaskEnded, TaskReady, TaskRunning
@@ -207,6 +207,18 @@ def test_a_worker_that_is_lost_while_it_waits_stays_lost(asked: Asked, clock: Cl
     passes(asked, clock, LEASE_S + 3 * BEAT_S)
     look()
     assert states(asked) == {"one": "lost"}
+
+
+def test_a_second_live_worker_of_a_name_is_refused_and_a_lost_ones_name_is_free(asked: Asked, clock: Clock) -> None:
+    first = a_remote_worker(asked, "one")
+    with pytest.raises(NameTaken, match=f"{first.id}.*--name"):
+        a_remote_worker(asked, "one")
+    asked.plane.register(first.model_copy(update={"incarnation": "second"}))
+
+    passes(asked, clock, LEASE_S + 4 * BEAT_S)
+    second = a_remote_worker(asked, "one")
+
+    assert {each.info.id: each.state for each in asked.plane.workers()} == {first.id: "lost", second.id: "online"}
 
 
 def test_a_newer_incarnation_fences_the_older(asked: Asked) -> None:

@@ -33,6 +33,7 @@ def upgrade() -> None:
         sa.Column("last_used_at", sa.Float(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
+    op.create_index(op.f("ix_workers_name"), "workers", ["name"], unique=False)
     op.create_index(op.f("ix_tokens_hash"), "tokens", ["hash"], unique=True)
     op.create_index(op.f("ix_tokens_subject"), "tokens", ["subject"], unique=False)
     op.create_table(
