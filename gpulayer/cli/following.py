@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import select
 import sys
-from collections.abc import Iterable
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
+from typing import cast
 
 import click
 
 from gpulayer.cli.job_facts import stands, took
+from gpulayer.client.follow import BEAT_S
 from gpulayer.client.interrupts import Interrupts
 from gpulayer.client.listening import Listener
+from gpulayer.client.silence import Silence
+from gpulayer.client.stopping import Stopping, unheard
 from gpulayer.logs.render import Renderer
 from gpulayer.plane import Plane
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor, News
 from gpulayer.spec.records import JobRecord
+from gpulayer.spec.states import JobState
 
+LASTS_S = 5.0
+"""How long ranks of a running job wait for others before that is said."""
+_MOST_OF_AGENTS = 200
 _SECOND_S = 0.25
 """How soon a second Ctrl-C is heard while a person is asked what the first one meant."""
 
@@ -32,24 +42,32 @@ class End:
     left: bool = False
 
 
-def to_end(plane: Plane, job_id: str, *, outlives: bool = False, lines_to_stderr: bool = False) -> End:
+def to_end(plane: Plane, job_id: str, *, outlives: bool = False, lines_to_stderr: bool = False, verbose: bool = False) -> End:
     """Print a job's lines until it has ended.
 
-    One Ctrl-C cancels it and goes on following, a second kills it. Where the plane ``outlives`` this process and a person
-    sits there, the first one asks before.
+    One Ctrl-C cancels it and goes on following, a second kills it, or leaves it (a ``KeyboardInterrupt``) when the plane has
+    not heard the first. Where the plane ``outlives`` this process and a person sits there, the first one asks before.
+    ``verbose`` shows what torchrun says of a job as well.
     """
-    said, heard, cancelled, cursor = "", 0, False, Cursor()
-    listener = Listener(plane, job_id)
+    heard, cancelled, cursor = 0, False, Cursor()
+    lines, standing = Lines(to_stderr=lines_to_stderr, verbose=verbose), Standing()
+    listener, silence = Listener(plane, job_id), Silence(plane, say)
+    stopping = Stopping(plane, job_id, listener.wake)
     with Interrupts() as interrupts:
         interrupts.on_interrupt = listener.wake
-        news: News | None = plane.news(job_id, cursor)
+        first = plane.news(job_id, cursor)
+        news, job = cast("News | None", first), first.job
         while True:
             if news is not None:
-                cursor = news.cursor
-                print_lines(news.lines, to_stderr=lines_to_stderr)
-                said = say_where_it_stands(news, said)
-                if news.job.state.terminal and not news.lines:
-                    return End(news.job, interrupted=cancelled)
+                cursor, job = news.cursor, news.job
+                lines.show(news.lines)
+                if job.state.terminal and not news.lines:
+                    lines.end(job)
+                    standing.show(job)
+                    return End(job, interrupted=cancelled)
+            standing.show(job)
+            silence.look()
+            stopping.check()
             if interrupts.count > heard:
                 wish = _ask(interrupts) if outlives and not cancelled else "cancel"
                 heard = interrupts.count
@@ -57,12 +75,14 @@ def to_end(plane: Plane, job_id: str, *, outlives: bool = False, lines_to_stderr
                     return End(plane.job(job_id), interrupted=True, left=True)
                 if wish == "go on":
                     heard = interrupts.count = 0
+                elif not stopping.is_heard():
+                    say(unheard(job_id))
+                    raise KeyboardInterrupt
                 else:
                     say("stopping the job; Ctrl-C again kills it" if heard == 1 else "killing the job")
-                    plane.cancel(job_id, kill=heard > 1)
+                    stopping.ask(kill=heard > 1)
                     cancelled = True
-            ended = news is not None and news.job.state.terminal
-            news = plane.news(job_id, cursor) if ended else listener.hear(cursor)
+            news = listener.hear(cursor, BEAT_S)
 
 
 def _ask(interrupts: Interrupts) -> str:
@@ -83,26 +103,70 @@ def _ask(interrupts: Interrupts) -> str:
             return wish
 
 
-def print_lines(lines: Iterable[LogLine], *, to_stderr: bool = False) -> None:
-    """Print what the job printed; what torchrun's agent said of it is ours to tell, so it goes to stderr."""
-    renderer = Renderer.on(sys.stdout)
-    for err, together in groupby(lines, lambda line: to_stderr or line.stream == "agent"):
-        click.echo("\n".join(map(renderer.line, together)), err=err)
+class Lines:
+    """Prints what a job printed; what torchrun's agent says is left to the log, unless a job fails without another line."""
+
+    def __init__(self, *, to_stderr: bool = False, verbose: bool = False) -> None:
+        self._to_stderr = to_stderr
+        self._verbose = verbose
+        self._renderer = Renderer.on(sys.stdout)
+        self._printed = False
+        self._of_agents: deque[LogLine] = deque(maxlen=_MOST_OF_AGENTS)
+
+    def show(self, lines: Iterable[LogLine]) -> None:
+        for of_agent, together in groupby(lines, lambda line: line.stream == "agent"):
+            if of_agent and not self._verbose:
+                self._of_agents.extend(together)
+            else:
+                self._print(together, to_stderr=self._to_stderr or of_agent)
+                self._printed = True
+
+    def end(self, job: JobRecord) -> None:
+        """Print what was kept back of a job that failed without a line of its own."""
+        if job.state is JobState.FAILED and not self._printed:
+            self._print(self._of_agents, to_stderr=True)
+
+    def _print(self, lines: Iterable[LogLine], *, to_stderr: bool) -> None:
+        for line in lines:
+            click.echo(self._renderer.line(line), err=to_stderr)
 
 
-def say_where_it_stands(news: News, said: str) -> str:
-    """Say on stderr where the job stands, once for each change; return what was said last."""
-    job = news.job
-    words = f"{job.id} {stands(job)}"
-    if job.state.terminal:
-        words += f" after {took(job)}" if took(job) else ""
-        words += f": {job.sentence}" if job.sentence else ""
-        words += f"\n{job.cause.next_step}" if job.cause is not None and job.cause.next_step else ""
-    elif job.why:
-        words += ": " + "; ".join(job.why)
-    if words != said:
-        say(words)
-    return words
+class Standing:
+    """Says on stderr where a job stands, once for each change, and for whom its ranks wait once that has lasted."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._said = ""
+        self._waits_since: float | None = None
+
+    def show(self, job: JobRecord) -> None:
+        words = f"{job.id} {stands(job)}"
+        if job.state.terminal:
+            words += f" after {took(job)}" if took(job) else ""
+            words += f": {job.sentence}" if job.sentence else ""
+            words += "".join(f"\n{step}" for step in _next_steps(job))
+        elif job.why and self._has_lasted(job):
+            words += ": " + "; ".join(job.why)
+        if not job.why:
+            self._waits_since = None
+        if words != self._said:
+            say(words)
+            self._said = words
+
+    def _has_lasted(self, job: JobRecord) -> bool:
+        """Say whether a wait is worth a line: that of a queued job is at once, but ranks always join one after the other."""
+        if job.state is JobState.QUEUED:
+            return True
+        self._waits_since = self._clock() if self._waits_since is None else self._waits_since
+        return self._clock() - self._waits_since >= LASTS_S
+
+
+def _next_steps(job: JobRecord) -> list[str]:
+    """Return what a person can do about a job that failed."""
+    known = [job.cause.next_step] if job.cause is not None and job.cause.next_step else []
+    if job.state in (JobState.SUCCEEDED, JobState.CANCELLED) or any("jobs logs" in step for step in known):
+        return known
+    return [*known, f"`gpulayer jobs logs {job.id}` shows all that it printed."]
 
 
 def say(words: str) -> None:

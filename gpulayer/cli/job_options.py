@@ -37,6 +37,7 @@ _OPTIONS = (
     click.option(
         "--dry-run", is_flag=True, help="Say whether and where it could run, and submit nothing; 1 when it never could."
     ),
+    click.option("-v", "--verbose", is_flag=True, help="Show what torchrun says of the job as well."),
     click.option("--json", "as_json", is_flag=True, help="With --dry-run: print the answer as JSON."),
 )
 
@@ -45,10 +46,11 @@ def with_job_options(command: F) -> F:
     """Give a command the options that ``fields`` reads, ``source``, and ``stay``."""
 
     @functools.wraps(command)
-    def staying(*args: Any, detach: bool, dry_run: bool, as_json: bool, **options: Any) -> Any:
+    def staying(*args: Any, detach: bool, dry_run: bool, as_json: bool, verbose: bool, **options: Any) -> Any:
         if as_json and not dry_run:
             raise click.UsageError("--json is for --dry-run; of a job that runs, gpulayer jobs show ID --json tells all.")
-        return command(*args, stay=Stay(detach, dry_run, Form.JSON if as_json else Form.TABLE), **options)
+        stay = Stay(detach, dry_run, Form.JSON if as_json else Form.TABLE, verbose)
+        return command(*args, stay=stay, **options)
 
     made: Any = staying
     for option in reversed(_OPTIONS):

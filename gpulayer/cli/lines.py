@@ -6,12 +6,14 @@ import json
 from collections import deque
 from collections.abc import Iterator, Mapping
 
+from gpulayer.cli.following import say
+from gpulayer.client.follow import BEAT_S
+from gpulayer.client.listening import Listener
+from gpulayer.client.silence import Silence
 from gpulayer.plane import Plane
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor
 from gpulayer.spec.records import JobRecord
-
-LOOK_S = 5.0
 
 
 def follow_lines(plane: Plane, job_id: str, *, rank: int | None = None, tail: int | None = None) -> Iterator[LogLine]:
@@ -22,9 +24,13 @@ def follow_lines(plane: Plane, job_id: str, *, rank: int | None = None, tail: in
         news = plane.news(job_id, news.cursor)
         first.extend(line for line in news.lines if rank in (None, line.rank))
     yield from first
+    listener, silence = Listener(plane, job_id), Silence(plane, say)
     while not news.job.state.terminal or news.lines:
-        news = plane.news(job_id, news.cursor, timeout_s=LOOK_S)
-        yield from (line for line in news.lines if rank in (None, line.rank))
+        heard = listener.hear(news.cursor, BEAT_S)
+        silence.look()
+        if heard is not None:
+            news = heard
+            yield from (line for line in news.lines if rank in (None, line.rank))
 
 
 class WorkersOf(Mapping[tuple[int, int], str]):

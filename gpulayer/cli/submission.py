@@ -21,6 +21,7 @@ from gpulayer.cli.outcome import FAILED, INTERRUPTED
 from gpulayer.cli.output import Form
 from gpulayer.client import inputs, source
 from gpulayer.client.local_workers import LocalWorkers
+from gpulayer.errors import PlaneUnreachable
 from gpulayer.plane import Plane
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob, shape
 from gpulayer.spec.records import Explanation, JobRecord
@@ -47,12 +48,14 @@ class Place:
 class Stay:
     """How long a command stays with its job.
 
-    ``detach`` prints its id and leaves; ``dry_run`` asks, answers in ``form``, and submits nothing.
+    ``detach`` prints its id and leaves; ``dry_run`` asks, answers in ``form``, and submits nothing; ``verbose`` shows what
+    torchrun says as well.
     """
 
     detach: bool = False
     dry_run: bool = False
     form: Form = Form.TABLE
+    verbose: bool = False
 
 
 def place_of(near: Path, source_dir: str | None) -> Place:
@@ -92,7 +95,7 @@ def run(
             if stay.detach:
                 click.echo(submitted.id)
                 return
-            _stay(plane, submitted, outlives=found.url is not None, result=result)
+            _stay(plane, submitted, outlives=found.url is not None, result=result, verbose=stay.verbose)
 
 
 def _answer(answer: Explanation, form: Form) -> None:
@@ -125,8 +128,15 @@ def _refuse_nobody_stays(plane: Plane) -> None:
         )
 
 
-def _stay(plane: Plane, job: JobRecord, *, outlives: bool, result: Callable[[Plane, JobRecord], None] | None) -> None:
-    end = following.to_end(plane, job.id, outlives=outlives, lines_to_stderr=result is not None)
+def _stay(
+    plane: Plane, job: JobRecord, *, outlives: bool, result: Callable[[Plane, JobRecord], None] | None, verbose: bool
+) -> None:
+    try:
+        to_stderr = result is not None
+        end = following.to_end(plane, job.id, outlives=outlives, lines_to_stderr=to_stderr, verbose=verbose)
+    except PlaneUnreachable:
+        say(f"{job.id} may still run: gpulayer jobs logs -f {job.id}")
+        raise
     if end.left:
         say(f"{job.id} goes on: gpulayer jobs logs -f {job.id}")
         raise click.exceptions.Exit(INTERRUPTED)

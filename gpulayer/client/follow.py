@@ -9,6 +9,8 @@ from typing import Protocol
 
 from gpulayer.client.interrupts import Interrupts
 from gpulayer.client.listening import Listener
+from gpulayer.client.silence import Silence
+from gpulayer.client.stopping import Stopping, unheard
 from gpulayer.plane import Plane
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor, News
@@ -38,30 +40,44 @@ class Follower:
         self._cursor = Cursor()
         self._listener = Listener(plane, job_id)
         self._show_ranks = show_ranks
+        self.left = False
+        """Whether a person has left the job while its plane was away."""
 
     def until(
         self, done: Callable[[JobRecord], bool], *, showing: Showing, interrupts: Interrupts, each: Callable[[JobRecord], None]
     ) -> JobRecord:
         """Follow until ``done`` says so; ``each`` sees every state on the way, and the last one again while nothing happens.
 
-        One Ctrl-C asks for the job's end and goes on following (its last checkpoint is still to come), a second kills it.
+        One Ctrl-C asks for the job's end and goes on following (its last checkpoint is still to come), a second kills it, or
+        leaves it (a ``KeyboardInterrupt``) when the plane has not heard the first.
         """
         heard = 0
+        silence = Silence(self.plane, lambda words: say(f"{words}.", showing))
+        stopping = Stopping(self.plane, self.job_id, self._listener.wake)
         interrupts.on_interrupt = self._listener.wake
         try:
             job = self.look(0.0, showing)
             while not done(job):
                 each(job)
+                silence.look()
+                stopping.check()
                 if interrupts.count > heard:
                     heard = interrupts.count
-                    say("stopping the job; Ctrl-C again kills it." if heard == 1 else "killing the job.", showing)
-                    self.plane.cancel(self.job_id, kill=heard > 1)
+                    self._stop(stopping, showing, kill=heard > 1)
                 news = self._listener.hear(self._cursor, BEAT_S)
                 if news is not None:
                     job = self._take(news, showing)
             return job
         finally:
             showing.close()
+
+    def _stop(self, stopping: Stopping, showing: Showing, *, kill: bool) -> None:
+        if not stopping.is_heard():
+            self.left = True
+            say(unheard(self.job_id), showing)
+            raise KeyboardInterrupt
+        say("killing the job." if kill else "stopping the job; Ctrl-C again kills it.", showing)
+        stopping.ask(kill=kill)
 
     def look(self, timeout_s: float, showing: Showing) -> JobRecord:
         """Take the news, show them, and return the job as it is."""

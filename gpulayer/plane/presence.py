@@ -12,7 +12,7 @@ from gpulayer.transport.http import Http
 
 RENEW_S = 20.0
 """How often a caller is heard, unless a job of its gives it up sooner."""
-_LAST_WORD_S = 2.0
+_LAST_WORD_S = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -47,7 +47,14 @@ class Presence:
         with self._starting:
             if self._thread is None:
                 return
-        self._thread.join(_LAST_WORD_S)  # a renewal on its way would arrive after the goodbye
+        if self._http.silent_s:  # who leaves because of that waits for it no longer
+            return
+        saying = threading.Thread(target=self._goodbye, args=(self._thread,), name="gpulayer-goodbye", daemon=True)
+        saying.start()
+        saying.join(_LAST_WORD_S)
+
+    def _goodbye(self, renewing: threading.Thread) -> None:
+        renewing.join()  # a renewal on its way would arrive after the goodbye
         try:
             self._http.ask("DELETE", self._path, accept=(404,))
         except GPULayerError as trouble:

@@ -59,6 +59,11 @@ class RemotePlane:
         """The id under which this process is heard from once it has submitted a job: the owner of its jobs."""
         return self._process_id
 
+    @property
+    def silent_s(self) -> float:
+        """How long the plane has not answered what it is asked again and again; 0.0 while it does."""
+        return self._http.silent_s
+
     def close(self) -> None:
         """Leave with a word; waits of other threads end. Closing twice is harmless."""
         with self._closing:

@@ -201,6 +201,8 @@ class HeldJob:
 
     def farewell(self) -> None:
         """Say that no further call will come."""
+        if self._follower.left:
+            return
         if not self.plane.job(self.job_id).state.terminal:
             self.plane.farewell(self.job_id)
 
@@ -208,6 +210,8 @@ class HeldJob:
         """Wait for the job's end (for a while), showing the lines that are still to come."""
         import time
 
+        if self._follower.left:
+            return
         deadline, quiet = time.monotonic() + SEE_OFF_S, progress.showing(False, -1)
         while not self._follower.look(0.1, quiet).state.terminal and time.monotonic() < deadline:
             if self._workers is not None and not self._workers.alive:

@@ -25,6 +25,7 @@ SLACK_S = 30.0
 FIRST_PATIENCE_S = 3.0
 PATIENCE_S = 20.0
 """How long a plane that answered before is asked again: a restart is not seen by its callers."""
+_KNOCK_S = 2.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
 
@@ -56,6 +57,7 @@ class Http:
         self._pid = os.getpid()
         self._patience_s = patience_s
         self._heard = False
+        self._silent_since: float | None = None
         self._closed = threading.Event()
         near = is_loopback(self.url.host)
         _NETLOCS.add(self.url.netloc)
@@ -124,14 +126,34 @@ class Http:
         started, pause = time.monotonic(), _FIRST_PAUSE_S
         while True:
             try:
-                return ask()
+                self._knock()
+                answer = ask()
+                self._silent_since = None
+                return answer
             except (PlaneUnreachable, PlaneBusy) as trouble:
+                if isinstance(trouble, PlaneBusy):
+                    self._silent_since = None
+                elif self._silent_since is None:
+                    self._silent_since = time.monotonic()
                 patience = self._patience_s if self._heard else min(FIRST_PATIENCE_S, self._patience_s)
                 wait = max(pause, float(trouble.facts.get("retry_after_s") or 0.0))
                 late = time.monotonic() + wait - started > patience
                 if late or trouble.facts.get("final") or self._closed.wait(wait):
                     raise
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _knock(self) -> None:
+        """Ask a plane that was away for a while whether it is back: a question for news may wait for long before it tells."""
+        if self.silent_s > _KNOCK_S:
+            answer = self._send(self._request("GET", "/healthz", None, None, None, None, 0.0))
+            if answer.is_success:
+                self._silent_since = None
+
+    @property
+    def silent_s(self) -> float:
+        """How long the plane has not answered any question; 0.0 while it does."""
+        since = self._silent_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def close(self) -> None:
         """End all connections; who is asking again stops."""

@@ -12,7 +12,7 @@ from gpulayer.client.follow import Follower
 from gpulayer.client.interrupts import Interrupts
 from gpulayer.client.listening import Listener
 from gpulayer.client.progress import PlainLines
-from gpulayer.errors import PlaneUnreachable
+from gpulayer.errors import Forbidden, PlaneUnreachable
 from gpulayer.spec.job import CommandJob
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor, News
@@ -130,6 +130,63 @@ def test_ctrl_c_does_not_wait_for_the_answer_to_an_open_question() -> None:
         assert follow(told, interrupts) is ENDED
     pressing.join()
     assert told.cancels == [False]
+
+
+class Away(Silent):
+    """A plane that answers nothing any more once the job runs, and then again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.silent_s = 0.0
+        self.back = threading.Event()
+
+    def news(self, job_id: str, cursor: Cursor, *, timeout_s: float) -> News:
+        if timeout_s == 0.0:
+            return News(job=JOB, cursor=Cursor(lines=1))
+        self.silent_s = 4.0
+        self.asked.set()
+        self.back.wait(timeout_s)
+        self.silent_s = 0.0
+        return News(job=ENDED if cursor.lines == 2 else JOB, cursor=Cursor(lines=cursor.lines + 1))
+
+    def cancel(self, job_id: str, *, kill: bool) -> None:
+        self.asked.set()
+        self.back.wait(30)
+
+
+def test_a_second_ctrl_c_leaves_a_plane_that_does_not_answer_and_names_the_job(capsys: pytest.CaptureFixture[str]) -> None:
+    told, presses = Away(), iter((signal.SIGINT, signal.SIGINT))
+    with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+        follow(told, interrupts, each=lambda job: os.kill(os.getpid(), next(presses, 0)))
+    told.back.set()
+    assert "the plane does not answer; the job may still run: gpulayer jobs cancel job-1" in capsys.readouterr().err
+
+
+def test_that_a_plane_is_silent_and_that_it_is_back_are_said_once_each(capsys: pytest.CaptureFixture[str]) -> None:
+    told = Away()
+    seen: list[object] = []
+
+    def each(job: JobRecord) -> None:
+        seen.append(job)
+        if len(seen) == 4:
+            told.back.set()
+
+    follow(told, Interrupts(), each=each)
+    assert capsys.readouterr().err.splitlines() == [
+        "gpulayer: the plane does not answer; asking again.",
+        "gpulayer: the plane answers again.",
+    ]
+
+
+def test_what_a_cancel_is_refused_with_comes_out_where_the_job_is_followed() -> None:
+    class Refusing(Silent):
+        def cancel(self, job_id: str, *, kill: bool) -> None:
+            raise Forbidden("Not yours.")
+
+    told, presses = Refusing(), iter((signal.SIGINT,))
+    with Interrupts() as interrupts, pytest.raises(Forbidden):
+        follow(told, interrupts, each=lambda job: os.kill(os.getpid(), next(presses, 0)))
+    told.cancelled.set()
 
 
 def test_trouble_with_the_plane_comes_out_where_it_is_followed() -> None:

@@ -73,7 +73,7 @@ def test_ranks_that_stand_still_after_others_have_ended_well_are_shown_and_then_
     job = gang.submit("ranks.py", "early", "1", straggler_grace_s=6)
     waits = gang.follow(job.id, lambda news: news.job.why)
     names = [task.worker_name for task in waits.tasks]
-    said = f"Rank 1 has ended. Ranks 0 on {names[0]} and 2 on {names[2]} still run."
+    said = f"Rank 1 has ended. Rank 0 on {names[0]} and rank 2 on {names[2]} still run."
     shown, explained = (gpulayer(gang, "jobs", verb, job.id) for verb in ("show", "explain"))
     assert said in " ".join(shown.split())
     assert said in " ".join(explained.split())

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
+from gpulayer.errors import PlaneUnreachable
 from gpulayer.plane.presence import Presence
 from gpulayer.transport.address import Address
 from gpulayer.transport.http import Http
 from tests.control.given import until
-from tests.transport.test_http import Handler, Server
+from tests.transport.test_http import Handler, Server, hangs_up
 
 
 @pytest.fixture
@@ -67,3 +71,21 @@ def test_leaving_is_said_last(server: Server, presence: Presence) -> None:
     until(lambda: len(methods) >= 2)
     presence.leave()
     assert (methods[0], methods.count("DELETE")) == ("PUT", 1)
+
+
+def test_a_plane_that_does_not_answer_is_left_without_a_word(presence: Presence, server: Server) -> None:
+    presence.begin()
+    server.answers = [hangs_up]
+    asking = threading.Thread(target=_in_vain, args=(presence._http,))
+    asking.start()
+    until(lambda: presence._http.silent_s > 0)
+    asked_at = time.monotonic()
+    presence.leave()
+    assert time.monotonic() - asked_at < 1.0
+    presence._http.close()
+    asking.join(10)
+
+
+def _in_vain(http: Http) -> None:
+    with suppress(PlaneUnreachable):
+        http.ask("GET", "/v1/jobs")

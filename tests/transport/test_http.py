@@ -145,6 +145,20 @@ def test_an_answer_of_somebody_else_becomes_an_error_of_ours(
         http.ask("GET", "/v1/jobs")
 
 
+def test_how_long_a_plane_has_been_silent_is_known_until_it_answers(server: Server, http: Http) -> None:
+    silences: list[float] = []
+
+    def answers_again(handler: Handler) -> None:
+        silences.append(http.silent_s)
+        ok(handler)
+
+    server.answers = [hangs_up, hangs_up, answers_again, ok]
+    assert http.silent_s == 0.0
+    http.ask("GET", "/v1/jobs")
+    assert silences[0] > 0.0
+    assert http.silent_s == 0.0
+
+
 def test_a_status_that_is_an_answer_is_returned(server: Server, http: Http) -> None:
     server.answers = [says(404)]
     assert http.ask("HEAD", "/v1/blobs/x", accept=(404,)).status_code == 404

@@ -100,14 +100,13 @@ def not_started(record: JobRecord) -> tuple[int, ...]:
 
 
 def named(record: JobRecord, ranks: Collection[int]) -> str:
-    """Name ranks with their workers: ``Ranks 2, 3 on blue and 5 on green``."""
+    """Name ranks with their workers: ``Ranks 2, 3 on blue and rank 5 on green``."""
     by_node: dict[int, list[int]] = {}
     for rank in sorted(ranks):
         by_node.setdefault(rank // record.procs_per_worker, []).append(rank)
-    told = [f"{', '.join(map(str, of))} on {losses.worker_name(record, node)}" for node, of in by_node.items()]
-    *most, last = told
+    *most, last = [f"{_plain(of)} on {losses.worker_name(record, node)}" for node, of in by_node.items()]
     listed = f"{', '.join(most)} and {last}" if most else last
-    return f"{'Rank' if len(ranks) == 1 else 'Ranks'} {listed}"
+    return f"R{listed[1:]}"
 
 
 def have(ranks: Collection[int]) -> str:

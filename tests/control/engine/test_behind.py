@@ -51,7 +51,7 @@ def test_a_rank_that_has_not_joined_and_is_still_fails_the_job_by_name() -> None
 
     (found,) = record.evidence
     assert (found.kind, found.node_rank, found.rank) == ("rendezvous", 0, 0)
-    assert found.sentence.startswith("Ranks 0 on w0 and 2 on w2 have not joined after 20 s")
+    assert found.sentence.startswith("Rank 0 on w0 and rank 2 on w2 have not joined after 20 s")
     assert record.stop is not None
 
 
@@ -65,7 +65,7 @@ def test_a_sign_of_life_is_taken_back() -> None:
 
 def test_all_that_stand_in_the_meeting_and_do_not_come_out_are_named() -> None:
     record = passed(running(gang(2)), "joined", 0, 1)
-    assert record.why[0].startswith("Ranks 0 on w0 and 1 on w1 are still in torch.distributed.init_process_group")
+    assert record.why[0].startswith("Rank 0 on w0 and rank 1 on w1 are still in torch.distributed.init_process_group")
 
     record = still(still(record, 0, 0), 1, 1)
 
@@ -83,7 +83,7 @@ def test_once_all_have_met_nobody_waits() -> None:
 def test_a_job_of_which_some_ranks_have_ended_shows_which_run() -> None:
     record = passed(running(gang(2, 2, straggler_grace_s=5)), "ended", 1, 2)
 
-    assert record.why == ("Ranks 1, 2 have ended. Ranks 0 on w0 and 3 on w1 still run.",)
+    assert record.why == ("Ranks 1, 2 have ended. Rank 0 on w0 and rank 3 on w1 still run.",)
     assert patience(record) == {"w0": 5.0, "w1": 5.0}
 
 
