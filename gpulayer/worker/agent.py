@@ -11,10 +11,11 @@ from typing import Protocol
 from gpulayer.errors import GPULayerError, Unauthorized, WorkerNotFound, WorkerRemoved
 from gpulayer.spec.records import Order, Orders, Stop
 from gpulayer.spec.states import Reason
-from gpulayer.worker import leftovers
+from gpulayer.worker import leftovers, notes
 from gpulayer.worker.lease import Lease, clock
 from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.site import Site
+from gpulayer.worker.stopping import Ending
 from gpulayer.worker.task import Task
 
 _log = logging.getLogger(__name__)
@@ -29,6 +30,8 @@ class Undertaking(Protocol):
 
     @property
     def order(self) -> Order: ...
+    @property
+    def end(self) -> Ending | None: ...
     def update(self, order: Order) -> None: ...
     def renew(self, lease_until: float) -> None: ...
     def stop(self, stop: Stop) -> None: ...
@@ -95,6 +98,7 @@ class Agent:
             if self._leaving.is_set():
                 return
             self.unanswered = False
+            self._plane.heard()
             self._check_lease()  # of the time until this answer came: it may have come too late
             self._lease.renew(asked, orders.lease_s)
             self._pass_lease_on()
@@ -158,6 +162,7 @@ class Agent:
                 self._tasks[key] = self._begin(order)
                 self.taken += 1
         if fresh:
+            _log.info("takes %s", notes.named(order))
             self._on_change()
         elif running is not None:
             running.update(order)
@@ -174,6 +179,7 @@ class Agent:
             return list(self._tasks.values())
 
     def _on_end(self, task: Undertaking) -> None:
+        _log.info("%s ended: %s", notes.named(task.order), task.end or "without a word")
         with self._idle:
             self._ended[_key(task.order)] = task
             self._tasks.pop(_key(task.order), None)
@@ -196,8 +202,7 @@ class Agent:
         if isinstance(trouble, Unauthorized):
             self._dismiss(f"the plane does not know this worker's key: {trouble.sentence}")
             return
-        expected = isinstance(trouble, GPULayerError)
-        _log.warning("the plane did not answer: %s", trouble, exc_info=not expected)
+        self._plane.missed(trouble)
         asked = trouble.facts.get("retry_after_s") if isinstance(trouble, GPULayerError) else None
         # Many workers lose a plane at one moment; they do not all come back at one.
         self._leaving.wait(max(random.uniform(*_PAUSES_S), float(asked or 0.0)))

@@ -34,6 +34,8 @@ class Gathering:
         self._lock = threading.Lock()
         self._scan = outputs.Scan(where.work, where.baseline, plane.put_blob) if prepare.tends(order) else None
         self.troubles: list[str] = []
+        self.count = 0
+        """Files that were stored at the end."""
 
     def due(self, order: Order) -> list[int]:
         """Return the calls whose outputs are to be stored now; each is named once."""
@@ -50,7 +52,9 @@ class Gathering:
         """Store the files that the task leaves, once no process writes into a shared folder any more."""
         if self._scan is not None and not clearing.await_free(siblings, clearing.SIBLINGS_S):
             self.troubles.append("Other nodes of the job still wrote when its outputs were stored.")
-        self._reporter.send(OutputsIndexed, manifest=self._manifest(None, final=True))
+        manifest = self._manifest(None, final=True)
+        self._reporter.send(OutputsIndexed, manifest=manifest)
+        self.count = len(manifest.entries)
         if self._scan is not None:
             self.troubles += [f"{path} was not stored: {why}." for path, why in self._scan.passed_over.items()]
 

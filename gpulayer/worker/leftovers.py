@@ -40,7 +40,7 @@ class Leftover:
         self._on_end = on_end
         self._where = layout.folders(site.home, site.shared, order)
         self._reporter = Reporter(plane, site.me, order)
-        self._end = notes.ending(self._where.root) or _LOST
+        self.end = notes.ending(self._where.root) or _LOST
         threading.Thread(target=self._run, name=f"gpulayer-left-{order.job_id}", daemon=True).start()
 
     def update(self, order: Order) -> None:
@@ -56,7 +56,7 @@ class Leftover:
         """It has ended."""
 
     def tell_end(self) -> None:
-        self._reporter.send(TaskEnded, **self._end.model_dump())
+        self._reporter.send(TaskEnded, **self.end.model_dump())
 
     def _run(self) -> None:
         try:
@@ -87,7 +87,11 @@ class Leftover:
         gathered = Gathering(self.order, self._where, self._plane, self._reporter)
         if self._where.baseline.exists():
             gathered.store_last(layout.siblings(self._shared, self.order))
-        return shipping.finish(_UPLOAD_S) and not gathered.troubles
+        whole = shipping.finish(_UPLOAD_S) and not gathered.troubles
+        told = "all" if whole else f"not all, the rest stays in {self._where.root}"
+        sent = f"{shipping.count} lines and {gathered.count} files sent ({told})"
+        _log.info("%s: left by a worker that was killed; its ranks are gone, %s", notes.named(self.order), sent)
+        return whole
 
 
 def of_worker(site: Site, plane: PatientPlane, on_end: Callable[[Leftover], None]) -> Iterator[Leftover]:

@@ -52,6 +52,11 @@ def write_ending(root: Path, ending: Ending) -> None:
     _write(root / _ENDING, ending.model_dump_json())
 
 
+def named(order: Order) -> str:
+    """Name a task in a worker's log."""
+    return f"{order.job_id} attempt {order.attempt}, node {order.node_rank}"
+
+
 def left(tasks: Path) -> Iterator[tuple[Path, TaskNote]]:
     """Yield the tasks whose host is dead, with their folders."""
     for path in sorted(tasks.glob(f"*/{_ORDER}")):

@@ -26,10 +26,11 @@ _ODD_S = 90.0
 class PatientPlane:
     """What tasks ask of a plane, each call made again for as long as the plane is away, or until ``give_up``.
 
-    Errors of our own tree that are answers come out at once.
+    Errors of our own tree that are answers come out at once. That the plane is away, and is back, is logged once each.
     """
 
     def __init__(self, plane: Plane) -> None:
+        self._lost_since: float | None = None
         self._plane = plane
         self._given_up = threading.Event()
         self._waiting = 0
@@ -45,6 +46,21 @@ class PatientPlane:
     def give_up(self) -> None:
         """Wait no more: this process ends, and what is left unsaid stays in the folders of its tasks."""
         self._given_up.set()
+
+    def missed(self, trouble: Exception) -> None:
+        """Take note that the plane did not answer."""
+        with self._lock:
+            first, self._lost_since = self._lost_since is None, self._lost_since or time.monotonic()
+        if first:
+            ours = isinstance(trouble, GPULayerError)
+            _log.warning("the plane does not answer, and is asked again: %s", trouble, exc_info=None if ours else trouble)
+
+    def heard(self) -> None:
+        """Take note that the plane answered."""
+        with self._lock:
+            since, self._lost_since = self._lost_since, None
+        if since is not None:
+            _log.warning("the plane answers again, after %.0f s", time.monotonic() - since)
 
     def report(self, report: TaskReport) -> None:
         self._ask(lambda: self._plane.report(report))  # type: ignore[arg-type]
@@ -81,6 +97,7 @@ class PatientPlane:
             if _is_answer(trouble):
                 raise
             first = trouble
+        self.missed(first)
         with self._lock:
             self._waiting += 1
         try:
@@ -92,17 +109,19 @@ class PatientPlane:
     def _ask_again(self, call: Callable[[], T], trouble: Exception) -> T:
         since, pause = time.monotonic(), _FIRST_PAUSE_S
         while True:
-            _log.warning("the plane did not answer, asking again: %s", trouble)
             odd = not isinstance(trouble, GPULayerError) and time.monotonic() - since > _ODD_S
             if odd or self._given_up.wait(_pause(trouble, pause)):
                 raise trouble
             pause = min(2 * pause, _LONGEST_PAUSE_S)
             try:
-                return call()
+                answer = call()
             except Exception as again:
                 if _is_answer(again):
                     raise
                 trouble = again
+            else:
+                self.heard()
+                return answer
 
 
 def _is_answer(trouble: Exception) -> bool:

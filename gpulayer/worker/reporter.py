@@ -47,4 +47,4 @@ class Reporter:
         try:
             self._plane.report(report)
         except (StaleReport, JobNotFound, Forbidden, WorkerRemoved):  # forbidden: the plane knows of no such task of ours
-            _log.info("nobody waits for this report: %s", report)
+            _log.debug("nobody waits for this report: %s", report)

@@ -29,6 +29,8 @@ class Shipping:
         self._last = False
         self._sent = False
         self._full = False
+        self.count = 0
+        """Lines that the plane took."""
         self._thread = threading.Thread(target=self._follow, name="gpulayer-shipping", daemon=True)
         self._thread.start()
 
@@ -72,6 +74,7 @@ class Shipping:
             while not self._full and (batch := shipment.batch()):
                 self._plane.append_lines(self._order.job_id, batch)
                 shipment.taken()
+                self.count += len(batch)
         except LogFull:
             self._full = True
 

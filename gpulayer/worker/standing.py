@@ -101,8 +101,10 @@ class Standing:
                 time.sleep(_LOOK_S)
 
     def _press(self, times: int) -> None:
-        if times == 1:
+        if times == 1 and self.agent.busy:
             _log.warning("takes no more tasks and waits for those it has; ask again to stop them")
+        elif times == 1:
+            _log.warning("was told to end, and has no task")
         elif times == 2:
             _log.warning("stops its tasks; ask again to kill them")
             self.agent.stop_tasks()
@@ -125,6 +127,7 @@ class Standing:
         goodbye = threading.Thread(target=self._say_goodbye, name="gpulayer-goodbye", daemon=True)
         goodbye.start()
         goodbye.join(_GOODBYE_S)
+        _log.info("leaves")
         return DONE
 
     def _say_goodbye(self) -> None:

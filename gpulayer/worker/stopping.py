@@ -29,6 +29,9 @@ class Ending(Record):
     exit_code: int | None
     sentence: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.state} ({self.reason}){': ' if self.sentence else ''}{self.sentence}"
+
 
 def of_task(
     *,

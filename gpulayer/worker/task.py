@@ -54,6 +54,11 @@ class Task:
     def order(self) -> Order:
         return self._wishes.order
 
+    @property
+    def end(self) -> Ending | None:
+        """How it ended, once it did."""
+        return self._end
+
     def update(self, order: Order) -> None:
         """Take the newest order."""
         self._wishes.take(order)
@@ -90,7 +95,7 @@ class Task:
             self.tell_end()
             if self._plane.deaf:
                 gone = "lines and files that had not been sent go with its folders"
-                _log.warning("the plane takes nothing more of %s (node %s): %s", self.order.job_id, self.order.node_rank, gone)
+                _log.warning("the plane takes nothing more of %s: %s", notes.named(self.order), gone)
             if not keeps_folders:
                 clearing.clear(self.order, self._where, self._siblings())
         except Exception as trouble:

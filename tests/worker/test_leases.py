@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gpulayer.spec.job import CommandJob
 from gpulayer.spec.reports import TaskRunning
 from gpulayer.spec.states import Reason, TaskState
@@ -35,7 +37,7 @@ def test_a_lease_counts_from_the_question_and_not_from_its_answer() -> None:
 
 
 def test_ranks_go_on_while_the_plane_is_away_for_less_than_a_lease_and_their_lines_catch_up(
-    fleet: Fleet, tmp_path: Path
+    fleet: Fleet, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     plane = RecordingPlane(
         shell(f"echo before; {signals(tmp_path / 'go')}; echo meanwhile; echo file > out; touch {tmp_path}/done")
@@ -52,6 +54,9 @@ def test_ranks_go_on_while_the_plane_is_away_for_less_than_a_lease_and_their_lin
     (ended,) = plane.wait_ended()
     assert (ended.state, ended.reason) == (TaskState.SUCCEEDED, Reason.DONE)
     assert plane.text() == "before\nmeanwhile\n"
+    assert plane.refused > 1
+    told = [line for line in caplog.messages if "the plane " in line]
+    assert [line.split(",")[0] for line in told] == ["the plane does not answer", "the plane answers again"]
     assert b"file\n" in plane.blobs.values()
 
 

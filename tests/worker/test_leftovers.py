@@ -56,7 +56,11 @@ def test_lines_and_files_of_a_killed_worker_come_with_its_next_start(home: Path,
 
     with Started("--name", "red", "--idle-timeout", "0.5") as worker:
         assert worker.ended() == 0
+        words = worker.words()
 
+    assert (
+        f"{job.id} attempt 1, node 0: left by a worker that was killed; its ranks are gone, 1 lines and 1 files sent" in words
+    )
     assert [line.text for line in plane.lines(job.id)] == ["up", "late"]
     assert [each.path for each in plane.artifacts(job.id)] == ["node0/out"]
     assert not list((home / "tasks").iterdir())

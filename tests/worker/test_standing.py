@@ -38,6 +38,9 @@ def test_it_says_that_it_serves_takes_one_job_and_leaves(plane: Plane) -> None:
         assert job.state is JobState.SUCCEEDED
         assert [each.path for each in plane.artifacts(job.id)] == ["node0/out.txt"]
         assert worker.ended() == 0
+        words = worker.words()
+    told = [f"takes {job.id} attempt 1, node 0", f"{job.id} attempt 1, node 0 ended: succeeded (done)", ": leaves"]
+    assert all(words.count(each) == 1 for each in told), words
     assert plane.workers() == []
 
 
@@ -59,6 +62,7 @@ def test_it_comes_back_as_the_same_worker_in_another_incarnation(home: Path, pla
             seen.append((known.info.id, known.info.incarnation))
             worker.signal()
             assert worker.ended() == 0
+            assert "waits for those" not in worker.words()
     assert seen[0][0] == seen[1][0]
     assert seen[0][1] != seen[1][1]
     kept = home / "workers" / "red" / "identity.json"
