@@ -31,7 +31,7 @@ from gpulayer.spec.workers import Capabilities, WorkerInfo
 MUST_S = 0.25
 FLEET = int(os.environ.get("BENCH_FLEET", "10000"))
 LEASE_S = float(os.environ.get("BENCH_LEASE_S", "90"))
-JOIN_S = 40.0
+JOIN_S = float(os.environ.get("BENCH_JOIN_S", "40"))
 JOBS_PER_S = 2.0
 
 

@@ -59,11 +59,11 @@ def copy(source: Path, to: Path) -> None:
     """Make ``to`` an independent copy of ``source``, atomically."""
     with source.open("rb", buffering=0) as reading, written_beside(to) as writing:
         if not reflink(reading, writing):
-            _copy_bytes(reading.fileno(), writing)
+            copy_bytes(reading.fileno(), writing)
 
 
-def _copy_bytes(source: int, target: BinaryIO) -> None:
-    """Copy in the kernel as far as it can, and by hand from there."""
+def copy_bytes(source: int, target: BinaryIO) -> None:
+    """Copy from where a file stands to its end: in the kernel as far as it can, and by hand from there."""
     try:
         while os.copy_file_range(source, target.fileno(), 1 << 30):
             pass

@@ -10,7 +10,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
@@ -27,6 +27,7 @@ _ABANDONED_S = 24 * 3600.0
 _RETRY_S = 2.0
 _BUCKETS = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"))
 """Protocols of stores without folders: asking them for one may make a bucket that nobody wanted."""
+_LOOK_S = 0.005
 _READ_ONLY = 0o444
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
@@ -254,20 +255,35 @@ class _Changed(OSError):
 
 def _copy_hashed(source: BinaryIO, target: BinaryIO) -> Blob:
     """Copy to the end of ``source`` and name what was written."""
-    if not isinstance(source, io.BytesIO) and isinstance(target, io.FileIO) and copying.reflink(source, target):
-        return _hash(target)
+    if isinstance(source, io.FileIO) and isinstance(target, io.FileIO):
+        if copying.reflink(source, target):
+            return _hash_copy(target.fileno(), None)
+        if os.fstat(source.fileno()).st_size > _CHUNK:
+            # The kernel copies while what it has copied is hashed; for small files a thread costs more than it saves.
+            with ThreadPoolExecutor(1) as beside:
+                return _hash_copy(target.fileno(), beside.submit(copying.copy_bytes, source.fileno(), target))
     digest, size = hashlib.sha256(), 0
-    with ThreadPoolExecutor(1) as beside:
-        while data := source.read(_CHUNK):
-            # Hashing and writing go side by side, but for small files a thread costs more than it saves.
-            hashing = beside.submit(digest.update, data) if len(data) == _CHUNK else None
-            if hashing is None:
-                digest.update(data)
-            copying.write_all(target, data)
-            size += len(data)
-            if hashing is not None:
-                hashing.result()
+    while data := source.read(_CHUNK):
+        digest.update(data)
+        copying.write_all(target, data)
+        size += len(data)
     return Blob(sha256=digest.hexdigest(), size=size)
+
+
+def _hash_copy(file: int, copied: Future[None] | None) -> Blob:
+    """Hash a file that grows until it is ``copied``."""
+    digest, size, room = hashlib.sha256(), 0, memoryview(bytearray(_CHUNK))
+    while True:
+        whole = copied is None or copied.done()
+        got = os.preadv(file, [room], size)
+        digest.update(room[:got])
+        size += got
+        if not got and whole:
+            if copied is not None:
+                copied.result()
+            return Blob(sha256=digest.hexdigest(), size=size)
+        if not got and copied is not None:
+            wait([copied], _LOOK_S)
 
 
 def _hash(source: BinaryIO) -> Blob:

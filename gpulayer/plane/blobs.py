@@ -17,6 +17,7 @@ from gpulayer.transport.http import Broken, Http
 PART = 8 * 1024 * 1024
 READ_AHEAD = 4 * 1024 * 1024
 _CHUNK = 1024 * 1024
+_PIECE = 256 * 1024
 _LOST, _MOST_LOST = "offset", 5
 
 
@@ -46,13 +47,16 @@ class RemoteBlobs:
 
     def _send(self, source: BinaryIO, blob: Blob, offset: int) -> Blob:
         """Send parts from ``offset`` until the plane says that all is there; it may name another offset to go on from."""
-        repeated = 0
+        repeated, room = 0, memoryview(bytearray(min(PART, blob.size)))
         while True:
             source.seek(offset)
-            part = _read(source, min(PART, blob.size - offset))
+            part = _read(source, room[: blob.size - offset])
             span = f"{offset}-{offset + len(part) - 1}" if part else "*"
             headers = {"Content-Range": f"bytes {span}/{blob.size}", "Content-Type": "application/octet-stream"}
-            answer = self._http.ask("PUT", f"/v1/blobs/{blob.sha256}", content=part, headers=headers)
+            headers["Content-Length"] = str(len(part))
+            # Whole, it would be copied anew for each piece that the socket takes.
+            pieces = [part[at : at + _PIECE] for at in range(0, len(part), _PIECE)]
+            answer = self._http.ask("PUT", f"/v1/blobs/{blob.sha256}", content=cast(Any, pieces), headers=headers)
             told = answer.json()
             if "sha256" in told:
                 return Blob.model_validate(told)
@@ -174,17 +178,16 @@ def _ranged(http: Http, sha256: str, start: int, end: int | None) -> Iterator[tu
 
 
 def _hashed(source: BinaryIO) -> Blob:
-    digest, size = hashlib.sha256(), 0
-    while data := source.read(_CHUNK):
+    digest, size, room = hashlib.sha256(), 0, memoryview(bytearray(_CHUNK))
+    while data := _read(source, room):
         digest.update(data)
         size += len(data)
     return Blob(sha256=digest.hexdigest(), size=size)
 
 
-def _read(source: BinaryIO, count: int) -> bytes:
-    """Read ``count`` bytes of an unbuffered file; fewer when it has become shorter."""
-    parts, left = [], count
-    while left and (data := source.read(left)):
-        parts.append(data)
-        left -= len(data)
-    return b"".join(parts)
+def _read(source: BinaryIO, room: memoryview) -> memoryview:
+    """Fill what there is room for from an unbuffered file; it is less at the file's end."""
+    done = 0
+    while done < len(room) and (got := source.readinto(room[done:])):  # type: ignore[attr-defined]
+        done += got
+    return room[:done]

@@ -158,7 +158,7 @@ def test_a_full_disk_is_named_and_leaves_nothing_half(tmp_path: Path, monkeypatc
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(copying, "write_all", full)
-    monkeypatch.setattr(copying, "_copy_bytes", full)
+    monkeypatch.setattr(copying, "copy_bytes", full)
     with pytest.raises(DiskFull, match="No space"):
         store.put(b"y" * 100_000)
     with pytest.raises(DiskFull, match="No space"):
