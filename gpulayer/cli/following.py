@@ -82,7 +82,7 @@ def to_end(plane: Plane, job_id: str, *, outlives: bool = False, lines_to_stderr
                     say("stopping the job; Ctrl-C again kills it" if heard == 1 else "killing the job")
                     stopping.ask(kill=heard > 1)
                     cancelled = True
-            news = listener.hear(cursor, BEAT_S)
+            news = plane.news(job_id, cursor) if job.state.terminal else listener.hear(cursor, BEAT_S)
 
 
 def _ask(interrupts: Interrupts) -> str:

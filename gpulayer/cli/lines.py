@@ -26,7 +26,7 @@ def follow_lines(plane: Plane, job_id: str, *, rank: int | None = None, tail: in
     yield from first
     listener, silence = Listener(plane, job_id), Silence(plane, say)
     while not news.job.state.terminal or news.lines:
-        heard = listener.hear(news.cursor, BEAT_S)
+        heard = plane.news(job_id, news.cursor) if news.job.state.terminal else listener.hear(news.cursor, BEAT_S)
         silence.look()
         if heard is not None:
             news = heard
