@@ -54,14 +54,14 @@ def stat(pid: int) -> ProcessStat | None:
     )
 
 
-def written(pid: int) -> int:
-    """Return the bytes that a process has written to files and pipes; 0 where that is not ours to see."""
+def moved(pid: int) -> int:
+    """Return the bytes that a process has read from and written to files and pipes; 0 where that is not ours to see."""
     try:
         with open(f"/proc/{pid}/io", encoding="ascii") as file:
             fields = dict(line.split(": ") for line in file)
     except OSError:
         return 0
-    return int(fields["wchar"])
+    return int(fields["rchar"]) + int(fields["wchar"])
 
 
 def every() -> Iterator[ProcessStat]:

@@ -13,17 +13,17 @@ _LONGEST_PAUSE_S = 10.0
 
 @dataclass(frozen=True)
 class Signs:
-    """What a rank's processes have done so far: lines and files are bytes written."""
+    """What a rank's processes have done so far: lines and files are bytes that they moved."""
 
     used_s: float
-    written: int
+    moved: int
 
 
 class Stillness:
     """Looks at the ranks of one task now and then: which show no sign of life for as long as the order says.
 
-    What works in silence uses processor time, what waits for a slow disk or network writes now and then. A rank that a signal
-    stopped, or that waits for something that won't come, does neither.
+    What works in silence uses processor time, what waits for a slow disk or network reads or writes now and then. A rank that
+    a signal stopped, or that waits for something that won't come, does neither.
     """
 
     def __init__(self, signs: Callable[[int], Signs] | None = None) -> None:
@@ -51,7 +51,7 @@ class Stillness:
     def _is_still(self, rank: int, pid: int, after_s: float, now: float) -> bool:
         signs = self._signs(pid)
         since, before = self._seen.setdefault(rank, (now, signs))
-        if signs.written != before.written or signs.used_s - before.used_s > BUSY_SHARE * after_s:
+        if signs.moved != before.moved or signs.used_s - before.used_s > BUSY_SHARE * after_s:
             self._seen[rank] = (now, signs)
             return False
         return now - since >= after_s
@@ -60,4 +60,4 @@ class Stillness:
 def signs_of(pid: int) -> Signs:
     """Look at a process and its living descendants."""
     family = [pid, *(process.pid for process in processes.descendants(pid))]
-    return Signs(processor_time(pid), sum(map(processes.written, family)))
+    return Signs(processor_time(pid), sum(map(processes.moved, family)))

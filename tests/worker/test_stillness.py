@@ -1,4 +1,4 @@
-"""Signs of life of ranks for which others wait: processor time, and what they write."""
+"""Signs of life of ranks for which others wait: processor time, and what they read and write."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def test_signs_are_read_from_the_kernel(tmp_path: Path) -> None:
         child.stdin.write("\n")
         child.stdin.flush()
         assert len(child.stdout.readline()) == 5001
-        assert signs_of(os.getpid()).written - before.written >= 5001
+        assert signs_of(os.getpid()).moved - before.moved >= 5001
         child.stdin.write("\n")
     assert signs_of(2**22 + 1) == Signs(0.0, 0)

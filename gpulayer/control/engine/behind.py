@@ -15,6 +15,8 @@ from gpulayer.spec.records import JobRecord, TaskRecord
 from gpulayer.spec.states import JobState, TaskState
 
 _MEETING = "torch.distributed.init_process_group"
+_NAMED = 8
+"""So many ranks are named in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +67,16 @@ def behind(record: JobRecord) -> Behind | None:
     if not isinstance(spec, DistributedJob) or record.state is not JobState.RUNNING or record.stop is not None:
         return None
     everyone = range(record.world_size)
-    ended = sorted({*ranks.ended, *_of_succeeded(record)})
+    ended = {*ranks.ended, *_of_succeeded(record)}
     left = tuple(rank for rank in everyone if rank not in ended)
     if spec.calls is None and ended and left:
         return _after_end(record, spec, ended, left)
     joined = {*ranks.joined, *ranks.met}
     missing = tuple(rank for rank in everyone if rank not in joined)
     if joined and missing:
-        return _not_joined(record, sorted(joined), missing)
-    inside = tuple(rank for rank in everyone if rank not in ranks.met)
+        return _not_joined(record, joined, missing)
+    met = set(ranks.met)
+    inside = tuple(rank for rank in everyone if rank not in met)
     return _not_met(record, inside) if joined and inside else None
 
 
@@ -100,11 +103,12 @@ def not_started(record: JobRecord) -> tuple[int, ...]:
 
 
 def named(record: JobRecord, ranks: Collection[int]) -> str:
-    """Name ranks with their workers: ``Ranks 2, 3 on blue and rank 5 on green``."""
+    """Name ranks with their workers: ``Ranks 2, 3 on blue and rank 5 on green``; of many, the first."""
     by_node: dict[int, list[int]] = {}
-    for rank in sorted(ranks):
+    for rank in sorted(ranks)[:_NAMED]:
         by_node.setdefault(rank // record.procs_per_worker, []).append(rank)
-    *most, last = [f"{_plain(of)} on {losses.worker_name(record, node)}" for node, of in by_node.items()]
+    told = [f"{_plain(of)} on {losses.worker_name(record, node)}" for node, of in by_node.items()]
+    *most, last = [*told, f"{len(ranks) - _NAMED} more"] if len(ranks) > _NAMED else told
     listed = f"{', '.join(most)} and {last}" if most else last
     return f"R{listed[1:]}"
 
@@ -172,4 +176,6 @@ def _hosted(record: JobRecord, node_rank: int) -> range:
 
 
 def _plain(ranks: Collection[int]) -> str:
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(map(str, sorted(ranks)))}"
+    shown = ", ".join(map(str, sorted(ranks)[:_NAMED]))
+    more = f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else ""
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {shown}{more}"

@@ -138,3 +138,10 @@ def test_a_command_has_no_ranks_that_wait(milestone: str) -> None:
     assert record.why == ()
     record = hear(record, ended(record))
     assert (record.state, record.reason) == (JobState.SUCCEEDED, Reason.DONE)
+
+
+def test_of_many_ranks_the_first_are_named() -> None:
+    record = passed(running(gang(3, 8)), "joined", *range(12))
+    (sentence,) = record.why
+    assert sentence.startswith("Ranks 12, 13, 14, 15 on w1, ranks 16, 17, 18, 19 on w2 and 4 more have not joined yet.")
+    assert "Ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more wait in" in sentence
