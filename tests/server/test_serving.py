@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import threading
@@ -46,6 +47,28 @@ def test_it_stops_with_status_0_and_lets_waiting_questions_go_with_an_answer(ser
     assert status == 0, log
     assert [found["orders"] for found in answered] == [[]]
     assert "Traceback" not in log
+
+
+def test_its_log_tells_each_event_once_and_neither_successes_nor_secrets(server: Server) -> None:
+    with server.asked_by("admin") as client:
+        worker = register(client)
+        job = submit(client, name="hello")
+        run_to_its_end(client, worker, job["id"])
+        made = client.post("/v1/tokens", json={"role": "user", "name": "ann"}).json()
+        client.delete(f"/v1/tokens/{made['id']}")
+        client.get("/v1/jobs/job-0")
+        client.delete(f"/v1/workers/{worker.id}")
+    status, log = server.stop()
+    assert status == 0
+    told = [json.loads(line) for line in log.splitlines()]
+    assert [each["event"] for each in told] == [
+        *("started", "worker registered", "job submitted", "job placed", "job ended", "token created", "token revoked"),
+        *("request", "worker removed", "stopping", "stopped"),
+    ]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", each["at"]) for each in told)
+    ended = next(each for each in told if each["event"] == "job ended")
+    assert (ended["job_id"], ended["state"], ended["reason"]) == (job["id"], "succeeded", "done")
+    assert made["token"] not in log
 
 
 def until_waiting(client: httpx.Client) -> None:

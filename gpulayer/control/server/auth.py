@@ -13,7 +13,7 @@ from typing import Literal
 
 from gpulayer.control.engine import rights
 from gpulayer.control.engine.rights import Action, Whose
-from gpulayer.control.server import known_tokens
+from gpulayer.control.server import journal, known_tokens
 from gpulayer.control.store import holdings, jobs, tokens, workers
 from gpulayer.control.store.store import Store
 from gpulayer.control.store.tokens import Kept
@@ -123,6 +123,7 @@ def create(store: Store, request: TokenRequest, now: float, *, fingerprint: str 
         if request.subject:
             jobs.must_exist(db, request.subject)
         tokens.add(db, record, _sha256(token))
+    journal.tell("token created", token_id=record.id, role=record.role, name=record.name, expires_at=record.expires_at)
     text = f"{token}.{fingerprint}" if fingerprint else token
     return NewToken(token=text, **record.model_dump())
 
@@ -130,8 +131,10 @@ def create(store: Store, request: TokenRequest, now: float, *, fingerprint: str 
 def revoke(store: Store, token_id: str, now: float) -> None:
     """Make a token good for nothing from now on, on this server at once."""
     with store.write() as db:
-        tokens.revoke(db, tokens.full_id(db, token_id), now)
+        token_id = tokens.full_id(db, token_id)
+        tokens.revoke(db, token_id, now)
     known_tokens.of(store).forget()
+    journal.tell("token revoked", token_id=token_id)
 
 
 def listed(store: Store) -> list[TokenRecord]:
@@ -164,6 +167,7 @@ def redeem(store: Store, bearer: str | None, key_hash: str, name: str, now: floa
         tokens.add(db, record, key_hash)
         tokens.redeem(db, join.record.id, key_hash, worker_id, now)
     known_tokens.of(store).forget()
+    journal.tell("worker joined", worker_id=worker_id, name=name, token_id=join.record.id)
     return worker_id
 
 

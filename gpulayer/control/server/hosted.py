@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gpulayer.control.server import fleet, following, quota
+from gpulayer.control.server import fleet, following, journal, quota
 from gpulayer.control.server.beats import Beats, Chore
 from gpulayer.control.server.following import OrdersLook
 from gpulayer.control.server.heard import Heard
@@ -23,7 +23,8 @@ from gpulayer.errors import HomeError, NotFound, PlaneError
 from gpulayer.spec.base import new_id
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor, News
-from gpulayer.spec.records import Orders
+from gpulayer.spec.records import Orders, WorkerRecord
+from gpulayer.spec.workers import WorkerInfo
 
 LEASE_S = 90.0
 DEADLINES_S = 0.25
@@ -66,6 +67,7 @@ class HostedPlane(StoredPlane):
         )
         self._slow: Beats | None = None
         store.listen(self.waits.wake)
+        store.watch(journal.on_event)
 
     @property
     def _keeper(self) -> Keeper:
@@ -104,6 +106,7 @@ class HostedPlane(StoredPlane):
             self.heard.note(worker_id, self.store.now())
             if lost:
                 fleet.revive(self.store, worker_id)
+                journal.tell("worker returned", worker_id=worker_id)
                 self._schedule()
             return lost
 
@@ -129,6 +132,26 @@ class HostedPlane(StoredPlane):
     def _remove(self, job_id: str) -> None:
         super()._remove(job_id)
         self._full_logs.discard(job_id)
+
+    # --- workers -----------------------------------------------------------------------------------------------------
+
+    def register(self, info: WorkerInfo) -> WorkerRecord:
+        record = super().register(info)
+        machine = info.capabilities.hostname
+        journal.tell("worker registered", worker_id=info.id, name=info.name, machine=machine, incarnation=info.incarnation)
+        return record
+
+    def unregister(self, worker_id: str) -> None:
+        super().unregister(worker_id)
+        journal.tell("worker left", worker_id=worker_id)
+
+    def drain(self, worker_id: str) -> None:
+        super().drain(worker_id)
+        journal.tell("worker drained", worker_id=worker_id)
+
+    def remove_worker(self, worker_id: str) -> None:
+        super().remove_worker(worker_id)
+        journal.tell("worker removed", worker_id=worker_id)
 
     # --- callers that are heard --------------------------------------------------------------------------------------
 

@@ -78,7 +78,8 @@ class Rim:
             "ms": round(seconds * 1000, 1),
             "token_id": principal.token_id if principal is not None else None,
         }
-        _access.log(logging.DEBUG if exchange.path in _OPEN else logging.INFO, "request", extra={"facts": facts})
+        refused = exchange.status >= 400 and exchange.path not in _OPEN
+        _access.log(logging.INFO if refused else logging.DEBUG, "request", extra={"facts": facts})
 
 
 class _Exchange:

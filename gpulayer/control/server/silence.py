@@ -7,7 +7,7 @@ from contextlib import suppress
 from gpulayer.control.engine import leases, transitions
 from gpulayer.control.engine.leases import Hearing
 from gpulayer.control.engine.transitions import Step
-from gpulayer.control.server import commands
+from gpulayer.control.server import commands, journal
 from gpulayer.control.server.heard import Heard
 from gpulayer.control.store import renewals, workers
 from gpulayer.control.store.store import Store
@@ -53,7 +53,9 @@ class Silence:
         last = {name: self._last(name, at) for name, at in written.items()}
         for worker_id in leases.lost_workers(last, self._hearing.hearing_since, now, self._lease_s):
             with self._store.write() as db:
-                workers.lose(db, worker_id, written[worker_id])
+                lost = workers.lose(db, worker_id, written[worker_id])
+            if lost:
+                journal.tell("worker lost", worker_id=worker_id, lease_s=self._lease_s)
         with self._store.read() as db:
             given_up = renewals.live_tasks_of_lost(db)
         for task in given_up:

@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpulayer.artifacts.store import BlobStore
-from gpulayer.control.server import home, serving, tls
+from gpulayer.control.server import home, journal, serving, tls
 from gpulayer.control.server.hosted import LEASE_S, HostedPlane
 from gpulayer.control.server.http import application
 from gpulayer.control.server.keeping import Keeper
 from gpulayer.control.server.private_files import make_private_folder
 from gpulayer.control.server.quota import Quota
 from gpulayer.control.server.rates import Rate
+from gpulayer.control.server.routes.about import VERSION
 from gpulayer.control.server.tls import Tls
 from gpulayer.control.server.uploads import ABANDONED_S, LONGEST_BLOB, Uploads
 from gpulayer.control.store import tokens
@@ -94,7 +95,18 @@ def run(options: Options, on_ready: Callable[[Ready], None]) -> None:
         with plane.store.read() as db:
             ready = Ready(serving.url_of(sock, shown is not None), fingerprint, bool(tokens.all_in(db)))
         plane.start({"uploads": (ABANDONED_S / 24, uploads.forget_abandoned)})
-        serving.serve(app, sock, shown, on_ready=lambda: on_ready(ready), on_stop=plane.waits.close)
+
+        def begin() -> None:
+            where = options.database_file or options.database_url.partition(":")[0]
+            journal.tell("started", url=ready.url, version=VERSION, database=str(where), lease_s=options.lease_s)
+            on_ready(ready)
+
+        def stop() -> None:
+            journal.tell("stopping")
+            plane.waits.close()
+
+        serving.serve(app, sock, shown, on_ready=begin, on_stop=stop)
+    journal.tell("stopped")
 
 
 _ELSEWHERE: dict[type[HomeError], str] = {

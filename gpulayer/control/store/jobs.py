@@ -119,6 +119,8 @@ def release(db: Connection, job_id: str, attempt: int, node_rank: int) -> None:
 
 
 def _append(db: Connection, events: Iterable[Event]) -> None:
+    events = tuple(events)
+    touched.tell(db, events)
     rows = [{**event.model_dump(exclude={"facts"}), "facts": json.dumps(event.facts)} for event in events]
     if rows:
         db.execute(insert(events_table), rows)

@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from sqlalchemy.exc import ArgumentError
 
 from gpulayer.control.store import sqlite
 from gpulayer.control.store.database import Database, Listener
+from gpulayer.control.store.touched import Touched
 from gpulayer.errors import DatabaseUnusable, PlaneFromChild
+from gpulayer.spec.events import Event
 
 _open: weakref.WeakSet[Store] = weakref.WeakSet()
 _inherited: list[Any] = []
@@ -35,6 +37,7 @@ class Store:
         self._writer = threading.RLock()
         self._turns = [threading.RLock() for _ in range(_TURNS)]
         self._listeners: list[Listener] = []
+        self._watchers: list[Callable[[Event], None]] = []
         self._of_thread = threading.local()
         self._names: dict[str, threading.Lock] = defaultdict(threading.Lock)
         self._pid = os.getpid()
@@ -51,13 +54,14 @@ class Store:
     def write(self) -> Iterator[Connection]:
         """Give a connection in a write transaction: commits at the end, or leaves everything as it was."""
         self.own_process()
-        touched = set[str]()
+        touched = Touched()
         with self._telling() as told, self._writer if self._database.one_writer else nullcontext():
             with self._database.errors_named(), self._database.connect(touched) as db, db.begin():
                 self._database.refuse_newer(db)
                 yield db
                 self._database.tell(db, touched)
             told.update(touched)
+            told.events.extend(touched.events)
 
     @contextmanager
     def turn(self, subject: str) -> Iterator[None]:
@@ -77,14 +81,18 @@ class Store:
         self._listeners.append(listener)
         self._database.hear(listener)
 
+    def watch(self, watcher: Callable[[Event], None]) -> None:
+        """Call ``watcher`` with each event of a job that this process wrote, as ``listen`` calls its listeners."""
+        self._watchers.append(watcher)
+
     @contextmanager
-    def _telling(self) -> Iterator[set[str]]:
+    def _telling(self) -> Iterator[Touched]:
         """Gather what this thread touches, and tell it when its outermost turn is over."""
-        outer: set[str] | None = getattr(self._of_thread, "touched", None)
+        outer: Touched | None = getattr(self._of_thread, "touched", None)
         if outer is not None:
             yield outer
             return
-        gathered = self._of_thread.touched = set[str]()
+        gathered = self._of_thread.touched = Touched()
         try:
             yield gathered
         finally:
@@ -92,6 +100,9 @@ class Store:
             if gathered:
                 for listener in self._listeners:
                     listener(frozenset(gathered))
+            for event in gathered.events:
+                for watcher in self._watchers:
+                    watcher(event)
 
     def now(self) -> float:
         """Return the time that all processes of the plane go by."""
