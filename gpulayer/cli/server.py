@@ -77,12 +77,14 @@ def start(
 
     def on_ready(ready: starting.Ready) -> None:
         where = f"--database {database}" if database else f"--data {options.data}"
-        make = "" if ready.has_tokens else f"gpulayer tokens create --role admin {where}"
+        make = "" if ready.has_admin else f"gpulayer tokens create --role admin {where}"
         if as_json:
-            click.echo(json.dumps({"url": ready.url, "fingerprint": ready.fingerprint, "first_token": make}))
+            click.echo(
+                json.dumps({"url": ready.urls[0], "urls": ready.urls, "fingerprint": ready.fingerprint, "first_token": make})
+            )
         else:
-            click.echo(f"The plane answers at {ready.url}")
+            click.echo(f"The plane answers at {' and '.join(ready.urls)}")
         if make and not as_json:
-            click.echo(f"gpulayer: it has no token yet; make the first with\n  {make}", err=True)
+            click.echo(f"gpulayer: This plane has no admin token yet: {make}", err=True)
 
     starting.run(options, on_ready)

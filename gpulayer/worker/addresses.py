@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from gpulayer.errors import WorkerStartFailed
-from gpulayer.worker import interfaces
-from gpulayer.worker.interfaces import Address
+from gpulayer.transport import interfaces
+from gpulayer.transport.interfaces import Address
 
 LOOPBACK = "127.0.0.1"
 _INSIDE = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 import ssl
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gpulayer.transport import interfaces
 from tests.server.running import Serve, Server
 
 
@@ -57,6 +59,16 @@ def test_a_database_that_can_not_be_is_refused(tmp_path: Path) -> None:
     assert "postgresql://" in found.stderr
 
 
+def test_on_all_addresses_it_names_each_that_other_machines_can_reach(serve: Serve) -> None:
+    server = serve("--host", "0.0.0.0", "--insecure")
+    table = [ipaddress.ip_address(each.address) for each in interfaces.table()]
+    ours = {str(each) for each in table if each.version == 4 and not (each.is_loopback or each.is_link_local)}
+    hosts = {httpx.URL(url).host for url in server.told["urls"]}
+    assert hosts == (ours or {"127.0.0.1"})
+    for url in server.told["urls"]:
+        assert httpx.get(f"{url}/healthz").status_code == 200
+
+
 def test_its_first_start_says_how_to_make_the_first_token(server: Server) -> None:
     assert server.told["first_token"].startswith("gpulayer tokens create --role admin")
     server.token()
@@ -67,10 +79,10 @@ def test_its_first_start_says_how_to_make_the_first_token(server: Server) -> Non
 
 def test_its_log_is_json_and_holds_no_token(server: Server) -> None:
     with server.asked_by("admin") as client:
-        client.get("/v1/jobs", params={"owner": "hidden-in-a-query"})
+        client.get("/v1/jobs/job-0", params={"owner": "hidden-in-a-query"})
     status, log = server.stop()
     lines = [json.loads(line) for line in log.splitlines()]
     assert status == 0
-    assert [line["path"] for line in lines if line["event"] == "request"] == ["/v1/jobs"]
+    assert [line["path"] for line in lines if line["event"] == "request"] == ["/v1/jobs/job-0"]
     assert server.token() not in log
     assert "hidden-in-a-query" not in log

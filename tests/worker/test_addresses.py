@@ -9,9 +9,10 @@ import sys
 import pytest
 
 from gpulayer.errors import WorkerStartFailed
-from gpulayer.worker import addresses, interfaces
+from gpulayer.transport import interfaces
+from gpulayer.transport.interfaces import Address
+from gpulayer.worker import addresses
 from gpulayer.worker.addresses import Ways, choose
-from gpulayer.worker.interfaces import Address
 
 LO = Address("lo", "127.0.0.1")
 ETH = Address("eth0", "10.1.2.3")

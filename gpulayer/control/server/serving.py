@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 from gpulayer.control.server.connection import IDLE_S, connection_class
 from gpulayer.control.server.tls import Tls
 from gpulayer.errors import ServerRefused
+from gpulayer.transport import interfaces
 
 FINISH_S = 10
 """How long requests that are being answered may take at the end."""
@@ -53,7 +54,8 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
     """Listen at an address; raises ``ServerRefused`` when that can't be."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        # Only where it reads TCP does asyncio turn Nagle's algorithm off; with it on, every answer comes 40 ms late.
+        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
         sock.listen(_BACKLOG)
@@ -65,12 +67,19 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
         yield sock
 
 
-def url_of(sock: socket.socket, tls: bool) -> str:
-    """Return the URL under which a listening socket answers; one that listens on all addresses is named by this machine."""
+def urls_of(sock: socket.socket, tls: bool) -> tuple[str, ...]:
+    """Return the URLs under which a listening socket answers: where it listens on all addresses, those of this machine."""
     host, port = sock.getsockname()[:2]
-    if ipaddress.ip_address(host).is_unspecified:
-        host = socket.gethostname()
-    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+    asked = ipaddress.ip_address(host)
+    hosts = _reachable(asked.version) if asked.is_unspecified else [host]
+    return tuple(f"{'https' if tls else 'http'}://{f'[{each}]' if ':' in each else each}:{port}" for each in hosts)
+
+
+def _reachable(version: int) -> list[str]:
+    """List this machine's addresses; loopback only where there is no other. One that listens on :: answers IPv4 as well."""
+    found = [ipaddress.ip_address(each.address) for each in interfaces.table()]
+    fit = [each for each in found if not each.is_link_local and version in (each.version, 6)]
+    return [str(each) for each in fit if not each.is_loopback] or [str(each) for each in fit] or [socket.gethostname()]
 
 
 @contextmanager

@@ -70,11 +70,11 @@ class Options:
 
 @dataclass(frozen=True)
 class Ready:
-    """A server that answers. ``fingerprint`` is that of a certificate that nobody else vouches for, else empty."""
+    """A server that answers at ``urls``; ``fingerprint`` is that of a certificate that nobody else vouches for, or empty."""
 
-    url: str
+    urls: tuple[str, ...]
     fingerprint: str
-    has_tokens: bool
+    has_admin: bool
 
 
 def run(options: Options, on_ready: Callable[[Ready], None]) -> None:
@@ -93,12 +93,14 @@ def run(options: Options, on_ready: Callable[[Ready], None]) -> None:
         uploads = Uploads(options.data / "uploads", plane.keeper, options.longest_blob)
         app = application(plane, uploads, fingerprint=fingerprint, rate=options.rate)
         with plane.store.read() as db:
-            ready = Ready(serving.url_of(sock, shown is not None), fingerprint, bool(tokens.all_in(db)))
+            now = plane.store.now()
+            has_admin = any(each.role == "admin" and each.state(now) == "live" for each in tokens.all_in(db))
+        ready = Ready(serving.urls_of(sock, shown is not None), fingerprint, has_admin)
         plane.start({"uploads": (ABANDONED_S / 24, uploads.forget_abandoned)})
 
         def begin() -> None:
             where = options.database_file or options.database_url.partition(":")[0]
-            journal.tell("started", url=ready.url, version=VERSION, database=str(where), lease_s=options.lease_s)
+            journal.tell("started", urls=ready.urls, version=VERSION, database=str(where), lease_s=options.lease_s)
             on_ready(ready)
 
         def stop() -> None:
