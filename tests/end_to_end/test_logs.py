@@ -14,9 +14,10 @@ from gpulayer.control.server.quota import MARK
 from gpulayer.plane import Plane
 from gpulayer.spec.job import CommandJob
 from gpulayer.spec.records import JobRecord
-from tests.end_to_end.processes import wait_for
+from tests.end_to_end.processes import SCRIPT_S, wait_for
 from tests.end_to_end.test_remote import Fleet, ended, gpulayer
 
+pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 MOST_LINES = 20_000
 
 
@@ -60,7 +61,7 @@ def start(plane: Plane, command: str) -> JobRecord:
 
 
 def printed(plane: Plane, job_id: str, text: str) -> None:
-    wait_for(lambda: any(line.text == text for line in plane.lines(job_id)), within=60, what=f"{job_id} prints {text!r}")
+    wait_for(lambda: any(line.text == text for line in plane.lines(job_id)), within=SCRIPT_S, what=f"{job_id} prints {text!r}")
 
 
 def test_a_thousand_lines_printed_at_once_by_each_rank_are_all_there_from_the_first(fleet: Fleet, folder: Path) -> None:
@@ -127,7 +128,9 @@ def test_a_program_that_prints_without_end_fills_neither_the_planes_disk_nor_its
     fleet: Fleet, folder: Path, plane: Plane
 ) -> None:
     runaway = start(plane, "exec yes 'a line that is printed again and again'")
-    wait_for(lambda: any(line.text.startswith(MARK) for line in plane.lines(runaway.id, tail=1)), within=90, what="the mark")
+    wait_for(
+        lambda: any(line.text.startswith(MARK) for line in plane.lines(runaway.id, tail=1)), within=SCRIPT_S, what="the mark"
+    )
     before = disk(fleet)
     other = ended(plane, start(plane, "echo meanwhile").id)
     assert [line.text for line in plane.lines(other.id)] == ["meanwhile"]

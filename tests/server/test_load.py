@@ -11,6 +11,8 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gpulayer import plane as planes
 from gpulayer.plane import Cursor, Plane
 from gpulayer.spec.records import Order
@@ -21,6 +23,7 @@ from tests.control.elsewhere import running, said, tell
 from tests.control.given import a_command, a_worker, some_lines, until
 from tests.server.running import Serve, Server
 
+pytestmark = pytest.mark.timeout(600)
 CLIENTS, JOBS_EACH, FOLLOWERS, WORKERS = 20, 50, 20, 4
 REMOTE: dict[str, Any] = {"placement": {"target": "remote"}, "on_unschedulable": "queue"}
 
@@ -34,12 +37,12 @@ def test_a_thousand_submits_and_cancels_at_once_lose_nothing_and_lock_nobody_out
         first: list[Future[str]] = [Future() for _ in range(FOLLOWERS)]
         followers = [pool.submit(follow, opened, job_id) for job_id in first]
         clients = [pool.submit(submit_and_cancel, opened, number, first[number % FOLLOWERS]) for number in range(CLIENTS)]
-        job_ids = [job_id for client in clients for job_id in client.result(timeout=150)]
-        ends = {follower.result(timeout=60) for follower in followers}
+        job_ids = [job_id for client in clients for job_id in client.result(timeout=400)]
+        ends = {follower.result(timeout=120) for follower in followers}
         with opened() as plane:
             states = Counter(job.state for job in plane.jobs(limit=CLIENTS * JOBS_EACH))
         let_workers_go(opened)
-        assert sum(worker.result(timeout=60) for worker in workers) > 0
+        assert sum(worker.result(timeout=120) for worker in workers) > 0
     assert len(set(job_ids)) == CLIENTS * JOBS_EACH
     assert states == {JobState.CANCELLED: CLIENTS * JOBS_EACH}
     assert ends == {JobState.CANCELLED}
@@ -84,7 +87,7 @@ def submit_and_cancel(opened: Opened, client: int, first: Future[str]) -> list[s
 
 def follow(opened: Opened, job_id: Future[str]) -> JobState:
     with opened() as plane:
-        return end_of(plane, job_id.result(timeout=60))
+        return end_of(plane, job_id.result(timeout=120))
 
 
 def end_of(plane: Plane, job_id: str) -> JobState:
@@ -142,13 +145,13 @@ def test_a_hundred_workers_wait_at_a_server_with_256_descriptors(serve: Serve) -
             workers = [pool.submit(work, opened, f"box-{number}") for number in range(100)]
             jobs = [plane.submit(a_command(**REMOTE)) for _ in range(100)]
             for job in jobs:
-                until(lambda job=job: plane.job(job.id).phase == Phase.RUNNING, within_s=60)  # type: ignore[misc]
+                until(lambda job=job: plane.job(job.id).phase == Phase.RUNNING, within_s=120)  # type: ignore[misc]
             for job in jobs:  # now each worker has one, and all wait at once
                 plane.cancel(job.id)
             assert {end_of(plane, job.id) for job in jobs} == {JobState.CANCELLED}
         finally:
             let_workers_go(opened)
-        assert sum(worker.result(timeout=60) for worker in workers) == 100
+        assert sum(worker.result(timeout=120) for worker in workers) == 100
 
 
 def test_a_worker_that_never_answers_holds_up_nobody_else(server: Server) -> None:
@@ -160,12 +163,12 @@ def test_a_worker_that_never_answers_holds_up_nobody_else(server: Server) -> Non
             worker = pool.submit(work, opened, "other")
             for _ in range(20):
                 job = plane.submit(a_command(**REMOTE))
-                until(lambda job=job: plane.job(job.id).phase == Phase.RUNNING, within_s=30)  # type: ignore[misc]
+                until(lambda job=job: plane.job(job.id).phase == Phase.RUNNING, within_s=120)  # type: ignore[misc]
                 plane.cancel(job.id)
                 assert end_of(plane, job.id) is JobState.CANCELLED
         finally:
             let_workers_go(opened)
-        assert worker.result(timeout=60) == 20
+        assert worker.result(timeout=120) == 20
         assert plane.job(left_waiting.id).tasks[0].worker_name == "silent"
 
 
@@ -178,7 +181,7 @@ def test_jobs_that_are_tried_again_on_a_full_fleet_all_end(server: Server) -> No
             ends = {job.id: end_of(plane, job.id) for job in jobs}
         finally:
             let_workers_go(opened)
-        crashes = sum(worker.result(timeout=60) for worker in workers)
+        crashes = sum(worker.result(timeout=120) for worker in workers)
         found = plane.jobs(limit=60)
         assert crashes > 10
     assert set(ends.values()) <= {JobState.SUCCEEDED, JobState.LOST}

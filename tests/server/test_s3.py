@@ -25,6 +25,7 @@ from gpulayer.control.store import tables
 from gpulayer.control.store.store import open_database
 from gpulayer.spec.files import Blob
 from tests.control.given import until
+from tests.end_to_end.processes import SCRIPT_S
 from tests.end_to_end.test_remote import PROGRAMS, SEEDED, Fleet, gpulayer, run
 from tests.server.given import digest, submit
 from tests.server.running import Serve, Server
@@ -92,6 +93,7 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
     made.close()
 
 
+@pytest.mark.timeout(3 * SCRIPT_S)
 def test_source_outputs_and_checkpoints_of_jobs_go_there_and_come_back(s3: S3, tmp_path: Path, home: Path) -> None:
     folder = tmp_path / "caller"
     folder.mkdir()
@@ -140,7 +142,7 @@ def test_an_upload_that_a_kill_broke_off_is_not_seen_and_the_next_is_whole(s3: S
     with server.asked_by("user") as client:
         sending = threading.Thread(target=broken_off, args=(client, data))
         sending.start()
-        until(lambda: (server.data / "uploads").exists() and whole_upload(server, data))
+        until(lambda: (server.data / "uploads").exists() and whole_upload(server, data), within_s=60)
         server.kill()
         sending.join()
     assert where(digest(data)) not in s3.found()
@@ -200,7 +202,7 @@ def test_while_the_store_is_slow_everyone_else_is_answered(s3: S3, serve: Serve)
     with ThreadPoolExecutor(80) as pool, server.asked_by("user") as client:
         s3.hold.touch()
         sending = [pool.submit(put, client, b"%d" % number) for number in range(30)]
-        until(lambda: len(list((server.data / "uploads").rglob("*"))) >= 16)
+        until(lambda: len(list((server.data / "uploads").rglob("*"))) >= 16, within_s=60)
         submitted = [pool.submit(submit, client, name=f"job {number}") for number in range(50)]
         assert len({job.result(timeout=60)["id"] for job in submitted}) == 50
         assert not any(each.done() for each in sending)
