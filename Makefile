@@ -12,7 +12,7 @@ help:
 	@echo "make demo     train recipes/digits.py as a job on 2 local workers x 2 processes"
 	@echo "make test     run the tests (PYTEST_ARGS='-k name' narrows them)"
 	@echo "make check    formatting, lint, types and the floors of the house"
-	@echo "make bench    step time and start-up against bare torchrun"
+	@echo "make bench    step time and start-up against bare torchrun; the control plane against srun, cat and cp"
 	@echo "make docs     write docs/reference/ anew from the code"
 	@echo "make clean    remove .venv"
 
@@ -36,6 +36,11 @@ bench: $(STAMPS)/recipes
 	@$(BIN)/python -m compileall -q gpulayer  # as pip does for what it installs
 	$(BIN)/python bench/step_time.py
 	$(BIN)/python bench/first_step.py
+	$(BIN)/python bench/no_op_job.py
+	$(BIN)/python bench/placement.py
+	$(BIN)/python bench/fleet.py
+	$(BIN)/python bench/log_lines.py
+	$(BIN)/python bench/artifact.py
 
 docs: $(STAMPS)/dev
 	$(BIN)/python docs/reference/generate.py
