@@ -26,13 +26,14 @@ def in_home(work_dir: Path, home: Path) -> Identity:
     return made
 
 
-def at_url(work_dir: Path, url: str, token: str | None, redeem: Redeem) -> Identity:
-    """Return who this worker is at a self-hosted plane, joining first where it never did."""
+def at_url(work_dir: Path, url: str, find_token: Callable[[], str | None], redeem: Redeem) -> Identity:
+    """Return who this worker is at a self-hosted plane, joining first where it never did: only then a token is looked for."""
     known = identity.load(work_dir)
     if known is not None and known.plane != url:
         known = None  # its key is for another plane's ears
     if known is not None and known.worker_id:
         return known
+    token = find_token()
     if token is None:
         raise Unauthorized(
             f"This machine has not joined {url} from {work_dir}.",

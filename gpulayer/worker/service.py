@@ -48,7 +48,9 @@ def serve(found: Settings, wish: Wish, announce: Callable[[WorkerInfo, str], Non
         me = joining.in_home(work_dir, found.home)
         plane = planes.open(found.home, process="worker")
     else:
-        me = joining.at_url(work_dir, found.url, planes.token_of(found), lambda token, hash: _redeem(found, token, hash, name))
+        me = joining.at_url(
+            work_dir, found.url, lambda: planes.token_of(found), lambda token, hash: _redeem(found, token, hash, name)
+        )
         plane = planes.open(found.url, process="worker", token=me.key)
     try:
         return _serve(plane, found, wish, me, name, work_dir, announce)

@@ -86,11 +86,12 @@ def test_it_joins_once_and_later_starts_need_no_token(
     token = home.parent / "token"
     token.write_text(plane.create_token(TokenRequest(role="join", single_use=True)).token)  # type: ignore[attr-defined]
     ids = []
-    for options in (("--token-file", str(token)), ()):
-        with Started("--name", "red", at=("--url", server.url, *options)) as worker:
+    for _ in range(2):
+        with Started("--name", "red", at=("--url", server.url), GPULAYER_TOKEN_FILE=str(token)) as worker:
             job = ended(plane, run(plane, "echo hi > out", **REMOTE).id)
             assert (job.state, job.tasks[0].worker_name) == (JobState.SUCCEEDED, "red")
             ids.append(job.tasks[0].worker_id)
+            token.unlink(missing_ok=True)
             assert ids[-1] in worker.said
             worker.signal()
             assert worker.ended() == 0
