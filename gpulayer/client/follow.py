@@ -67,6 +67,8 @@ class Follower:
                 news = self._listener.hear(self._cursor, BEAT_S)
                 if news is not None:
                     job = self._take(news, showing)
+                else:  # what lasts is news as well
+                    showing.show(job)
             return job
         finally:
             showing.close()

@@ -6,15 +6,18 @@ import enum
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Timer
 
 from gpulayer.plane import Plane
 from gpulayer.spec.files import Artifact
 
 _CHUNK = 1 << 20
+SLOW_S = 2.0
+"""How long a homecoming may take without a word."""
 
 
 class Deed(enum.Enum):
@@ -80,21 +83,27 @@ class Homecoming:
         self._seen: dict[str, dict[str, Artifact]] = {}
 
     def bring(
-        self, job_id: str, base: Callable[[str], str | None], outside: Callable[[Artifact], bool] = lambda _: False
+        self,
+        job_id: str,
+        base: Callable[[str], str | None],
+        outside: Callable[[Artifact], bool] = lambda _: False,
+        lasts: Callable[[int], object] = lambda _: None,
     ) -> Brought:
         """Bring what changed since the last time; ``base`` answers the hash that a path had in the job's bundle.
 
         ``outside`` says of files that the script wrote them between its calls: the caller's own script wrote them as well.
+        ``lasts`` is told how many files come, from another thread, once they have been coming for ``SLOW_S``.
         """
         chosen = choose(self._plane.artifacts(job_id))
         seen, brought = self._seen.get(job_id, {}), Brought()
-        for path, artifact in sorted(chosen.items(), key=lambda each: _is_link(each[1])):  # what they point to comes first
-            before = seen.get(path)
-            if (before is None or before.blob != artifact.blob) and not (outside(artifact) and self._is_the_callers(artifact)):
-                self._bring_one(job_id, path, artifact, base, brought)
-                self._link(path, chosen)
-                if artifact.path != f"node0/{path}" and artifact.path == path:
-                    brought.doubles.append(self._place(path))
+        changed = {path: each for path, each in chosen.items() if path not in seen or seen[path].blob != each.blob}
+        with _telling(lambda: lasts(len(changed))):
+            for path, artifact in sorted(changed.items(), key=lambda each: _is_link(each[1])):  # what they point to comes first
+                if not (outside(artifact) and self._is_the_callers(artifact)):
+                    self._bring_one(job_id, path, artifact, base, brought)
+                    self._link(path, chosen)
+                    if artifact.path != f"node0/{path}" and artifact.path == path:
+                        brought.doubles.append(self._place(path))
         for path in seen.keys() - chosen.keys():
             self._remove(self._place(path), seen[path].blob.sha256, brought)
         self._seen[job_id] = chosen
@@ -206,3 +215,15 @@ def _is_link(artifact: Artifact) -> bool:
 def _stamp(path: Path) -> tuple[int, int, int]:
     facts = os.stat(path)
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+@contextmanager
+def _telling(tell: Callable[[], object]) -> Iterator[None]:
+    """Call ``tell`` once, from another thread, when the block takes long."""
+    timer = Timer(SLOW_S, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -19,12 +19,13 @@ WAITS_S = 1.5
 """How long a job may wait (for the one before it to end, say) before it is told why."""
 
 _WORDS = {
-    Phase.PREPARING: "prepares its workers",
-    Phase.GATING: "waits for all workers",
+    Phase.PREPARING: "is being prepared",
+    Phase.GATING: "is meeting",
     Phase.RUNNING: "starts",
     Phase.STOPPING: "stops",
-    Phase.UPLOADING: "brings its files home",
+    Phase.UPLOADING: "stores its files",
 }
+_MOST_NAMES = 4
 
 
 def showing(enabled: bool, call: int, stream: TextIO | None = None) -> Showing:
@@ -59,34 +60,53 @@ def standing(job: JobRecord, call: int) -> str:
         return f"{job.id} waits: {'; '.join(job.why)}" if job.why else f"{job.id} is queued"
     if job.progress is not None and job.progress.call == call and job.phase is Phase.RUNNING:
         return in_words(job.progress)
-    return f"{job.id} {_WORDS[job.phase]}" if job.phase in _WORDS else ""
+    return f"{job.id} {_WORDS[job.phase]}{_on_workers(job)}" if job.phase in _WORDS else ""
+
+
+def _on_workers(job: JobRecord) -> str:
+    """Name the workers that are at it still."""
+    names = [task.worker_name or task.worker_id for task in job.tasks if not task.state.terminal]
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f" on {', '.join(names[:_MOST_NAMES])}{more}" if names else ""
 
 
 class PlainLines:
-    """Prints a line when the job begins to wait, when an epoch begins, and every ten seconds."""
+    """Prints a line when a wait or a phase has lasted, when an epoch begins, and every ten seconds of one."""
 
     def __init__(self, stream: TextIO, call: int, progress: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._call, self._progress, self._clock = stream, call, progress, clock
         self._said: object = None
         self._at = 0.0
-        self._queued_at: float | None = None
+        self._told: Progress | None = None
+        self._stood: object = None
+        self._since = 0.0
 
     def show(self, job: JobRecord) -> None:
         key, now = self._key(job), self._clock()
-        if key is None or (key == self._said and (job.state is JobState.QUEUED or now - self._at < EVERY_S)):
+        if key is None or (key == self._said and not self._goes_on(job, now)):
             return
-        self._said, self._at = key, now
+        self._said, self._at, self._told = key, now, job.progress
         print(f"gpulayer: {standing(job, self._call)}", file=self._stream, flush=True)
 
+    def _goes_on(self, job: JobRecord, now: float) -> bool:
+        """Say whether the same epoch is worth another line."""
+        return self._trains(job) and job.progress != self._told and now - self._at >= EVERY_S
+
     def _key(self, job: JobRecord) -> object:
-        """What makes a line worth printing: why it waits (once it does so for a while), or which epoch it is in."""
-        if job.state is JobState.QUEUED:
-            self._queued_at = self._clock() if self._queued_at is None else self._queued_at
-            return (job.why or None) if self._clock() - self._queued_at >= WAITS_S else None
-        told = job.progress
-        if not self._progress or told is None or told.call != self._call or job.state is not JobState.RUNNING:
+        """What makes a line worth printing: why it waits or its phase (once that lasts), or which epoch it is in."""
+        if self._trains(job):
+            told = job.progress
+            return (told.function, told.epoch) if self._progress and told is not None else None
+        if (job.state, job.phase) != self._stood:
+            self._stood, self._since = (job.state, job.phase), self._clock()
+        if self._clock() - self._since < WAITS_S:
             return None
-        return (told.function, told.epoch)
+        if job.state is JobState.QUEUED:
+            return job.why or None
+        return job.phase if self._progress and job.phase in _WORDS else None
+
+    def _trains(self, job: JobRecord) -> bool:
+        return job.phase is Phase.RUNNING and job.progress is not None and job.progress.call == self._call
 
     def pause(self) -> None: ...
 

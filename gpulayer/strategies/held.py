@@ -114,7 +114,8 @@ class HeldJob:
         job = self._follow(number, request, interrupts, lambda job: _view(job, number).settled, showing)
         view = _view(job, number)
         self._drop_copies(number)
-        self._tell(self._homecoming.bring(self.job_id, self._packed.hash_of, call_times.outside(job)))
+        outside, home = call_times.outside(job), self._homecoming
+        self._tell(home.bring(self.job_id, self._packed.hash_of, outside, lambda count: say(f"bringing home {count} files.")))
         if view.settled:
             return self._succeeded(number, request, view)
         return self._failed(number, request, job, view, interrupts)

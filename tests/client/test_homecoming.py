@@ -6,9 +6,11 @@ import hashlib
 import os
 import stat
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
+from gpulayer.client import homecoming as homecomings
 from gpulayer.client.homecoming import Deed, Homecoming, choose, decide
 from gpulayer.spec.files import Artifact, Blob
 
@@ -70,6 +72,25 @@ def test_a_new_file_is_written_once_with_its_time(homecoming: Homecoming, store:
     assert homecoming.bring(JOB, no_base).written == [root / "logs/a.csv"]
     assert os.stat(root / "logs/a.csv").st_mtime == 1e9
     assert homecoming.bring(JOB, no_base).written == []
+
+
+def test_files_that_take_long_to_come_are_counted_once(
+    homecoming: Homecoming, store: Store, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.files |= {"node0/a.csv": b"1", "node0/b.csv": b"2"}
+    told, fetch = SimpleQueue[int](), store.fetch_blob
+    monkeypatch.setattr(homecomings, "SLOW_S", 0.01)
+    counted: list[int] = []
+
+    def slowly(sha256: str, to: Path) -> None:
+        if not counted:
+            counted.append(told.get(timeout=30))
+        fetch(sha256, to)
+
+    monkeypatch.setattr(store, "fetch_blob", slowly)
+    homecoming.bring(JOB, no_base, lasts=told.put)
+    assert counted == [2]
+    assert told.empty()
 
 
 def test_a_file_of_this_run_is_replaced_by_its_next_version(homecoming: Homecoming, store: Store, root: Path) -> None:

@@ -7,8 +7,8 @@ import io
 from gpulayer.client import progress
 from gpulayer.spec.calls import Progress
 from gpulayer.spec.job import CommandJob
-from gpulayer.spec.records import JobRecord
-from gpulayer.spec.states import JobState, Phase
+from gpulayer.spec.records import JobRecord, TaskRecord
+from gpulayer.spec.states import JobState, Phase, TaskState
 
 
 def job(
@@ -61,6 +61,33 @@ def test_why_a_job_waits_for_long_is_said_once_even_without_a_bar() -> None:
         clock.now = float(now)
         lines.show(each)
     assert out.getvalue() == "gpulayer: job-1 waits: wkr-1 is busy\n"
+
+
+def test_a_phase_that_lasts_is_said_once_with_its_workers() -> None:
+    out, clock = io.StringIO(), Clock()
+    lines = progress.PlainLines(out, 0, True, clock)
+    tasks = tuple(
+        TaskRecord(job_id="job-1", attempt=1, node_rank=at, worker_id=f"wkr-{at}", worker_name=name, state=TaskState.RUNNING)
+        for at, name in enumerate(("red", "blue"))
+    )
+    for now, phase in [(0, Phase.PREPARING), (2, Phase.PREPARING), (3, Phase.GATING), (4, Phase.RUNNING), (9, Phase.RUNNING),
+                       (30, Phase.RUNNING), (31, Phase.STOPPING), (33, Phase.STOPPING), (60, Phase.STOPPING)]:  # fmt: skip
+        clock.now = float(now)
+        lines.show(job(phase=phase, tasks=tasks))
+    assert out.getvalue().splitlines() == [
+        "gpulayer: job-1 is being prepared on red, blue",
+        "gpulayer: job-1 starts on red, blue",
+        "gpulayer: job-1 stops on red, blue",
+    ]
+
+
+def test_an_epoch_that_was_told_of_is_not_told_of_again_while_the_job_stops() -> None:
+    out, clock = io.StringIO(), Clock()
+    lines = progress.PlainLines(out, 0, True, clock)
+    for now, phase in [(0, Phase.RUNNING), (1, Phase.STOPPING), (12, Phase.STOPPING), (30, Phase.STOPPING)]:
+        clock.now = float(now)
+        lines.show(job(at(0), phase=phase))
+    assert [line.split()[1:] for line in out.getvalue().splitlines()][1:] == [["job-1", "stops"]]
 
 
 class Terminal(io.StringIO):
