@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable
+
+from gpulayer.runtime.signs import Signs
 
 _BUSY_SHARE = 0.02
 _LOOKS = 6
@@ -17,14 +18,13 @@ class Lingering:
     """Watches the process from the end of its script on; ``leave`` is called, once, when it has stood still for ``grace_s``.
 
     Python waits for threads that aren't daemons, and for exit handlers, for ever: a peer, or whoever pays for the machine,
-    would wait with it. What still works uses processor time, or reads and writes.
+    would wait with it. What still works uses processor time, or reads and writes; a child may do so for it.
     """
 
     def __init__(self, leave: Callable[[], None], grace_s: float) -> None:
         self._leave = leave
         self._grace_s = grace_s
         self._handlers_run = False
-        self._own_reads = 0
 
     def begin(self) -> None:
         """Watch from now on; to be called where the script has ended."""
@@ -35,10 +35,12 @@ class Lingering:
         self._handlers_run = True
 
     def _watch(self) -> None:
-        since, (used_s, moved) = time.monotonic(), self._signs()
+        time.sleep(self._grace_s / _LOOKS)  # most processes have ended by then, and looking takes a while
+        signs = Signs()
+        since, (used_s, moved) = time.monotonic(), signs.look()
         while time.monotonic() - since < self._grace_s:
             time.sleep(self._grace_s / _LOOKS)
-            used, now_moved = self._signs()
+            used, now_moved = signs.look()
             if now_moved != moved or used - used_s > _BUSY_SHARE * self._grace_s:
                 since, used_s, moved = time.monotonic(), used, now_moved
         said = f"gpulayer: the script has ended, and {self._who()} did nothing for {self._grace_s:g} s: it is left behind."
@@ -54,17 +56,3 @@ class Lingering:
             return "an exit handler"
         names = [repr(each.name) for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
         return f"thread {', '.join(names)}" if names else "the process"
-
-    def _signs(self) -> tuple[float, int]:
-        """Return processor time, and how many bytes were read and written by all but these looks."""
-        used = os.times()
-        used_s = used.user + used.system + used.children_user + used.children_system
-        try:
-            with open("/proc/self/io", encoding="ascii") as file:
-                text = file.read()
-        except OSError:
-            return used_s, 0
-        fields = dict(line.split(": ") for line in text.splitlines())
-        moved = int(fields["rchar"]) + int(fields["wchar"]) - self._own_reads
-        self._own_reads += len(text)
-        return used_s, moved

@@ -9,7 +9,8 @@ import textwrap
 import pytest
 
 BEGIN = """
-    import atexit, os, threading, time
+    import atexit, os, subprocess, sys, threading, time
+    CHILD = "import time; end = time.monotonic() + 2.0\\nwhile time.monotonic() < end: pass"
     from gpulayer.runtime.lingering import Lingering
     atexit.register(lambda: print("handled", flush=True))
     {script}
@@ -23,6 +24,7 @@ AT_WORK = {
     "computing": "sum(range(20_000))",
     "reading": "open('/proc/self/stat').read(); time.sleep(0.05)",
     "writing": "os.write(2, b'.'); time.sleep(0.05)",
+    "a child's": "subprocess.run([sys.executable, '-c', CHILD])",
 }
 BUSY = """
     def work():
