@@ -34,6 +34,9 @@ _EVIDENCE: dict[Reason, EvidenceKind] = {
     Reason.CALLS_DIVERGED: "diverged",
 }
 
+_WISHES = frozenset({Reason.CANCELLED_BY_USER, Reason.CALLER_GONE})
+"""Stops for which nothing in the job had failed before."""
+
 
 def advance(record: JobRecord, report: Report, now: float) -> Step:
     """Return the record after a report, or unchanged and without events if it says nothing new."""
@@ -136,8 +139,11 @@ def _ended(step: Step, task: TaskRecord, report: TaskEnded, now: float) -> Step:
     told = {"reason": report.reason, "sentence": report.sentence, "exit_code": report.exit_code}
     if report.state is TaskState.LOST:
         told["sentence"] = losses.told(step.record, task.node_rank, report.sentence)
-    step = step.move_task(task.node_rank, report.state, ended_at=now, **told)
-    step = step.tell("task_ended", now, node_rank=task.node_rank, state=report.state, **told)
+    state, asked = report.state, step.record.stop
+    if state is TaskState.FAILED and asked is not None and asked.reason in _WISHES:  # how it leaves then is no failure
+        state, told["reason"] = TaskState.CANCELLED, asked.reason
+    step = step.move_task(task.node_rank, state, ended_at=now, **told)
+    step = step.tell("task_ended", now, node_rank=task.node_rank, state=state, **told)
     for evidence in report.evidence or _implied(step.record, report):
         step = fail(step, _placed(evidence, task.node_rank), now)
     if report.state is TaskState.SUCCEEDED:

@@ -395,9 +395,11 @@ def test_an_exception_on_the_way_out_does_not_turn_a_cancel_into_a_failure_or_sh
     record = hear(record, fault(record, kind="exception", rank=0, error=error(0, "SIGTERMException")))
     assert record.stop is not None
     assert record.stop.grace_s == 30.0
-    record = hear(record, ended(record, 0, FAILED, Reason.USER_ERROR))
+    record = hear(record, ended(record, 0, FAILED, Reason.USER_ERROR, exit_code=1))
 
     assert record.state is JobState.CANCELLED
+    (task,) = record.tasks
+    assert (task.state, task.reason, task.exit_code) == (CANCELLED, Reason.CANCELLED_BY_USER, 1)
 
 
 def test_a_second_cancel_changes_nothing_unless_it_is_harder() -> None:
