@@ -53,6 +53,7 @@ def test_lines_and_files_of_a_killed_worker_come_with_its_next_start(home: Path,
         worker.ended()
     found = ended(plane, job.id)
     assert (found.state, found.reason) == (JobState.LOST, Reason.WORKER_LOST)
+    assert found.sentence == "red was lost: its process ended without a word."
 
     with Started("--name", "red", "--idle-timeout", "0.5") as worker:
         assert worker.ended() == 0

@@ -268,6 +268,7 @@ def test_a_killed_worker_that_comes_back_tells_what_became_of_its_task(
         found = ended(plane, job.id)
 
     assert (found.state, found.reason) == (JobState.LOST, Reason.WORKER_LOST)
+    assert found.sentence.endswith(": its worker ended without a word, and it was killed.")
     assert [each.path for each in plane.artifacts(job.id)] == ["node0/out"]
 
 

@@ -100,6 +100,7 @@ def test_told_twice_it_stops_its_task_with_the_grace_and_keeps_what_that_saved(p
         found = ended(plane, job.id)
         assert worker.ended() == 0
     assert (found.state, found.reason) == (JobState.LOST, Reason.WORKER_LOST)
+    assert found.sentence == f"{found.tasks[0].worker_name}: its worker was told to end."
     assert [each.path for each in plane.artifacts(job.id)] == ["node0/saved"]
 
 

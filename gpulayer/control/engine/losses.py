@@ -10,6 +10,7 @@ from gpulayer.spec.records import JobRecord, Stop
 from gpulayer.spec.states import Reason, TaskState
 
 LOST = "was lost"
+DIED = "was lost: its process ended without a word"
 REMOVED = "was removed by an admin"
 
 

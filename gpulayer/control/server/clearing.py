@@ -63,8 +63,9 @@ def _lose_tasks(home: Home, store: Store, process: Process, now: float) -> bool:
     with store.read() as db:
         held = jobs.held_tasks(db, [each.info.id for each in workers.of_process(db, process.id)])
     free = _free(home, held)
+    fate = losses.LOST if process.left else losses.DIED
     for task in free:
-        lose(store, task, _why_lost(home, store, task), now)
+        lose(store, task, _why_lost(home, store, task), now, fate=fate)
     return len(free) == len(held)
 
 
