@@ -230,6 +230,31 @@ def test_a_worker_that_is_removed_during_a_task_ends_it_clears_up_and_says_so_in
     assert (found.state, found.sentence) == (JobState.LOST, "red was removed by an admin.")
 
 
+def test_a_worker_that_is_removed_from_a_gang_leaves_quietly_and_is_named_as_the_cause(
+    serve: Callable[..., Server], opened: Callable[[Server], Plane], join: Callable[..., Started], home: Path, tmp_path: Path
+) -> None:
+    server = serve()
+    plane = opened(server)
+    with zipfile.ZipFile(tmp_path / "bundle.zip", "w") as bundle:
+        bundle.writestr(
+            "train.py", "import time\nprint('up', flush=True)\nwhile True: print('on', flush=True); time.sleep(0.01)\n"
+        )
+    source = plane.put_blob(tmp_path / "bundle.zip").sha256
+    with join(server, "--name", "red"), join(server, "--name", "blue") as blue:
+        until(lambda: len(plane.workers()) == 2)
+        job = plane.submit(DistributedJob(entrypoint="train.py", num_workers=2, source=source, **REMOTE))
+        until(lambda: {line.rank for line in plane.lines(job.id) if line.text == "on"} == {0, 1})
+
+        plane.remove_worker(next(each.info.id for each in plane.workers() if each.info.name == "blue"))
+
+        assert blue.ended() == 3
+        words, found = blue.words(), ended(plane, job.id)
+    node = next(task.node_rank for task in found.tasks if task.worker_name == "blue")
+    assert (found.reason, found.sentence) == (Reason.WORKER_LOST, f"blue (node {node}) was removed by an admin.")
+    assert not [alarming for alarming in ("Traceback", "ERROR", "GPULAYER_TOKEN") if alarming in words], words
+    assert not list((home / "workers" / "blue" / "tasks").iterdir())
+
+
 def test_a_halted_worker_is_lost_its_ranks_are_killed_and_it_is_back_when_it_is_let_go_on(
     serve: Callable[..., Server], opened: Callable[[Server], Plane], join: Callable[..., Started]
 ) -> None:
