@@ -226,7 +226,7 @@ class Orders(Record):
     draining: bool = False
     fenced: bool = False
     """A newer incarnation took this identity: stop everything and leave."""
-    lease_s: float = 90.0
     removed: bool = False
     """Of one that is fenced: not a newer incarnation but an admin has ended it."""
+    lease_s: float = 90.0
     """A worker that could not ask for so long ends its tasks: the plane has given them up."""
