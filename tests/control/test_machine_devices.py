@@ -61,4 +61,4 @@ def test_the_device_of_a_lost_worker_is_not_given_to_its_neighbour(plane: InData
     plane.schedule(4.0)
 
     assert [task.job_id for task in plane.held()] == ["job-a"]
-    assert plane.job("job-b").why[1:] == ("y: needs 1 usable cuda device(s), 0 of them free now",)
+    assert plane.job("job-b").why[1:] == ("wkr-y: needs 1 usable cuda device(s), 0 of them free now",)

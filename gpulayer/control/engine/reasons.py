@@ -90,12 +90,12 @@ def lines(told: Iterable[Answer]) -> tuple[str, ...]:
     refusing = [each for each in told if each.refusals]
     groups: dict[str, list[str]] = {}
     for each in refusing:
-        groups.setdefault(each.text, []).append(each.worker.info.name)
+        groups.setdefault(each.text, []).append(each.worker.info.id)
     few = len(refusing) <= _FEW
-    return tuple(line for text, names in groups.items() for line in _lines_of(text, names, few=few))
+    return tuple(line for text, ids in groups.items() for line in _lines_of(text, ids, few=few))
 
 
-def _lines_of(text: str, names: list[str], *, few: bool) -> list[str]:
-    if few or len(names) == 1:
-        return [f"{name}: {text}" for name in names]
-    return [f"{len(names)} workers ({names[0]}, {names[1]}{', ...' if len(names) > 2 else ''}): {text}"]
+def _lines_of(text: str, ids: list[str], *, few: bool) -> list[str]:
+    if few or len(ids) == 1:
+        return [f"{worker_id}: {text}" for worker_id in ids]
+    return [f"{len(ids)} workers ({ids[0]}, {ids[1]}{', ...' if len(ids) > 2 else ''}): {text}"]

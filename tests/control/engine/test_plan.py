@@ -41,7 +41,7 @@ def test_a_gang_gets_none_rather_than_some() -> None:
 
     assert where(made) == {}
     assert never(made) == []
-    assert why(made)["a"] == ("waits for 3 workers together: 2 of 3 compatible can take a share now", "z: is busy")
+    assert why(made)["a"] == ("waits for 3 workers together: 2 of 3 compatible can take a share now", "wkr-z: is busy")
 
 
 def test_the_workers_of_a_gang_have_one_torch_version() -> None:
@@ -74,7 +74,7 @@ def test_too_few_compatible_workers_is_never() -> None:
     assert never(made) == ["a"]
     assert why(made)["a"] == (
         "no eligible workers: the job needs 3, 2 could take a share",
-        "z: has no advertise_address, which more than one node needs",
+        "wkr-z: has no advertise_address, which more than one node needs",
     )
 
 
@@ -84,15 +84,15 @@ def test_never_is_said_with_every_workers_reason() -> None:
     assert never(made) == ["a"]
     assert why(made)["a"] == (
         "no eligible worker",
-        "x: needs 1 usable cuda device(s), worker has 0",
-        "y: needs 1 usable cuda device(s), worker has 0; torch 2.1.0 does not satisfy >=2.2",
+        "wkr-x: needs 1 usable cuda device(s), worker has 0",
+        "wkr-y: needs 1 usable cuda device(s), worker has 0; torch 2.1.0 does not satisfy >=2.2",
     )
 
 
 def test_many_workers_with_one_reason_are_counted() -> None:
     made = plan([queued(command(resources=CUDA))], [worker(f"w{index:02}") for index in range(40)])
 
-    assert why(made)["a"][1:] == ("40 workers (w00, w01, ...): needs 1 usable cuda device(s), worker has 0",)
+    assert why(made)["a"][1:] == ("40 workers (wkr-w00, wkr-w01, ...): needs 1 usable cuda device(s), worker has 0",)
 
 
 def test_an_empty_registry_says_so() -> None:
@@ -132,7 +132,7 @@ def test_a_device_that_another_worker_of_the_machine_holds_is_not_given() -> Non
 
     made = plan([queued(command(resources=CUDA))], [holder, worker("y", machine="m", devices=devices)])
 
-    assert why(made)["a"][1:] == ("x: is busy", "y: needs 1 usable cuda device(s), 0 of them free now")
+    assert why(made)["a"][1:] == ("wkr-x: is busy", "wkr-y: needs 1 usable cuda device(s), 0 of them free now")
 
 
 def test_a_lost_worker_takes_nothing_and_keeps_its_devices_from_its_neighbours() -> None:
@@ -141,7 +141,7 @@ def test_a_lost_worker_takes_nothing_and_keeps_its_devices_from_its_neighbours()
 
     made = plan([queued(command(resources=CUDA))], [lost, worker("y", machine="m", devices=devices)])
 
-    assert why(made)["a"][1:] == ("y: needs 1 usable cuda device(s), 0 of them free now",)
+    assert why(made)["a"][1:] == ("wkr-y: needs 1 usable cuda device(s), 0 of them free now",)
 
 
 def test_the_same_uuid_on_another_machine_is_another_device() -> None:
@@ -234,7 +234,7 @@ def test_a_blocked_gang_keeps_a_later_job_from_the_workers_it_waits_for() -> Non
     made = plan([big, small], [worker("x"), worker("y", busy=1)])
 
     assert where(made) == {}
-    assert "x: is reserved for job-big, which waits for more workers" in why(made)["small"]
+    assert "wkr-x: is reserved for job-big, which waits for more workers" in why(made)["small"]
 
 
 def test_a_later_job_may_use_a_worker_outside_the_reservation() -> None:
@@ -364,4 +364,4 @@ def test_auto_with_a_count_of_devices_is_that_count_and_waits_for_it() -> None:
 
 def test_auto_on_cuda_needs_a_device_everywhere() -> None:
     made = plan([queued(gang(2, "auto", resources=CUDA_AUTO))], [worker("x", devices=gpus("x", 2)), worker("y")])
-    assert why(made)["a"][1:] == ("y: needs 1 usable cuda device(s), worker has 0",)
+    assert why(made)["a"][1:] == ("wkr-y: needs 1 usable cuda device(s), worker has 0",)
