@@ -37,6 +37,7 @@ bench: $(STAMPS)/recipes
 	$(BIN)/python bench/step_time.py
 	$(BIN)/python bench/first_step.py
 	$(BIN)/python bench/no_op_job.py
+	$(BIN)/python bench/crowd.py
 	$(BIN)/python bench/placement.py
 	$(BIN)/python bench/fleet.py
 	$(BIN)/python bench/log_lines.py
