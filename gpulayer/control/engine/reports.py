@@ -84,6 +84,8 @@ def _heard(step: Step, task: TaskRecord, report: Report, now: float) -> Step:
         case CallStored():
             return lockstep.on_stored(step, node, report.call, now)
         case RankProgress():
+            if not _hosts(step, node, 0):  # it is rank 0 that tells how far a job is
+                return step
             old = step.record.progress
             newer = old is None or (report.progress.call, report.progress.at) > (old.call, old.at)
             return step.change(progress=report.progress) if newer else step

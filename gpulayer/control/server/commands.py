@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 
 from gpulayer.control.engine import lockstep, transitions
 from gpulayer.control.engine.transitions import Step
+from gpulayer.control.server import claims
 from gpulayer.control.store import blobs, files, jobs, secrets, workers
 from gpulayer.control.store.store import Store
 from gpulayer.errors import InvalidJob, StaleReport, Unschedulable
@@ -93,7 +94,13 @@ def report(store: Store, report: Report, now: float) -> bool:
         standing = workers.standing(db, report.worker_id)
     if standing is None or (report.incarnation and standing.incarnation not in ("", report.incarnation)):
         raise StaleReport(f"{report.worker_id} was removed or registered anew; this report is of the older.")
-    record = change(store, report.job_id, lambda record: transitions.advance(record, report, now), _besides(report, now))
+    claims.check_task(report)
+
+    def decide(record: JobRecord) -> Step:
+        claims.check_rank(record, report)
+        return transitions.advance(record, report, now)
+
+    record = change(store, report.job_id, decide, _besides(report, now))
     return isinstance(report, TaskEnded) or record.state.terminal
 
 
