@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -86,6 +87,21 @@ class Checkpoint(Record):
     mode: Literal["min", "max"] | None = None
     """Whether a lower or a higher score is the better one."""
     removed: bool = False
+
+
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_LONGEST_PATH = 4096
+
+
+def is_below(path: str) -> bool:
+    """Say whether a path names one file below the folder that it is put into, written in the one way that there is."""
+    parts = path.split("/")
+    return "\0" not in path and len(path) <= _LONGEST_PATH and not any(part in ("", ".", "..") for part in parts)
+
+
+def is_named_blob(blob: Blob) -> bool:
+    """Say whether a blob is named by what can be the digest of its bytes."""
+    return bool(_SHA256.match(blob.sha256)) and blob.size >= 0
 
 
 def inside(path: str) -> PurePosixPath:

@@ -89,6 +89,7 @@ def share(order: Order, save: KeptSave, folder: Path, put: Callable[[Path], Blob
 
 def output_path(name: str, work: Path) -> str:
     """Return an absolute path relative to the output folder; one outside of it goes below ``abs/``."""
+    name = os.path.normpath(name)
     for root in (work, Path(os.path.realpath(work))):
         if Path(name).is_relative_to(root):
             return Path(name).relative_to(root).as_posix()

@@ -1,10 +1,16 @@
-"""What a worker may say in a report: it speaks of its own task, and of the ranks that it hosts."""
+"""What a worker may say in a report: it speaks of its own task, of ranks that it hosts, of files below its output folder."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from sqlalchemy import Connection
+
+from gpulayer.control.store import files
 from gpulayer.errors import BadRequest
+from gpulayer.spec.files import Blob, FileEntry, Manifest, is_below, is_named_blob
 from gpulayer.spec.records import JobRecord
-from gpulayer.spec.reports import CallStored, CheckpointAnnounced, OutputsIndexed, Report
+from gpulayer.spec.reports import CallStored, CheckpointAnnounced, OutputsIndexed, RankOutcome, Report
 
 
 def check_task(report: Report) -> None:
@@ -20,6 +26,47 @@ def check_task(report: Report) -> None:
             return
     if not fits:
         raise BadRequest("A report tells of files of another task than its own.")
+
+
+def check_files(report: Report) -> None:
+    """Refuse files that would lie elsewhere than below a folder, or that no bytes can belong to."""
+    match report:
+        case CallStored() | OutputsIndexed():
+            _check_entries(report.manifest.entries)
+        case CheckpointAnnounced():
+            if report.share.path != ".":  # a checkpoint of many files may be the output folder itself
+                _check_path(report.share.path)
+            _check_entries(report.share.entries)
+        case RankOutcome():
+            outcome = report.outcome
+            _check_blobs(blob for blob in (outcome.body, outcome.error and outcome.error.body) if blob)
+        case _:
+            return
+
+
+def check_stored(db: Connection, manifest: Manifest) -> None:
+    """Refuse a manifest of files that nobody could fetch."""
+    missing = files.not_stored(db, {entry.blob.sha256 for entry in manifest.entries})
+    for entry in manifest.entries:
+        if entry.blob.sha256 in missing:
+            raise BadRequest(f"The bytes of {entry.path!r} are not stored.")
+
+
+def _check_entries(entries: Iterable[FileEntry]) -> None:
+    for entry in entries:
+        _check_path(entry.path)
+        _check_blobs([entry.blob])
+
+
+def _check_path(path: str) -> None:
+    if not is_below(path):
+        raise BadRequest(f"{path[:200]!r} is no path below an output folder.")
+
+
+def _check_blobs(blobs: Iterable[Blob]) -> None:
+    for blob in blobs:
+        if not is_named_blob(blob):
+            raise BadRequest(f"{blob.sha256[:80]!r} of {blob.size} bytes names no blob.")
 
 
 def check_rank(record: JobRecord, report: Report) -> None:

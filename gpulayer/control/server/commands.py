@@ -95,6 +95,7 @@ def report(store: Store, report: Report, now: float) -> bool:
     if standing is None or (report.incarnation and standing.incarnation not in ("", report.incarnation)):
         raise StaleReport(f"{report.worker_id} was removed or registered anew; this report is of the older.")
     claims.check_task(report)
+    claims.check_files(report)
 
     def decide(record: JobRecord) -> Step:
         claims.check_rank(record, report)
@@ -107,6 +108,7 @@ def report(store: Store, report: Report, now: float) -> bool:
 def _besides(report: Report, now: float) -> Besides | None:
     def manifest(db: Connection, step: Step) -> Step:
         assert isinstance(report, CallStored | OutputsIndexed)
+        claims.check_stored(db, report.manifest)
         files.keep_manifest(db, report.manifest)
         return step
 

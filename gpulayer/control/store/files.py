@@ -121,6 +121,11 @@ def _world_sizes(db: Connection, job_id: str) -> dict[int, int]:
     return {row.attempt: row.world_size for row in db.execute(query)}
 
 
+def not_stored(db: Connection, wanted: set[str]) -> set[str]:
+    """Return which of the digests name no stored blob."""
+    return wanted - _stored(db, wanted)
+
+
 def _stored(db: Connection, wanted: Iterable[str]) -> set[str]:
     names, found = list(wanted), set[str]()
     for start in range(0, len(names), 500):
