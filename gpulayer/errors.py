@@ -7,6 +7,7 @@ GPULayerError
 │   └── BundleError ── BundleTooLarge, LinkLeavesRoot, UnsafeArchive
 ├── Unschedulable             no registered worker could ever run it
 ├── NotFound ── JobNotFound, WorkerNotFound, ArtifactNotFound, BlobNotFound, AmbiguousId
+├── UnsafePath                a file's name that leads out of the folder it is for
 ├── StaleReport               a report of a passed attempt or of a fenced worker
 ├── MessageTooLarge           between two processes of one machine
 ├── HomeError ── HomeUnwritable, HomeTooNew, HomeOnNetworkFilesystem, HomeDamaged, HomeBusy, DiskFull
@@ -121,6 +122,11 @@ class LinkLeavesRoot(BundleError):
 class UnsafeArchive(BundleError):
     code = "unsafe_archive"
     fix = "Make the bundle with GPUlayer; it was not unpacked."
+
+
+class UnsafePath(GPULayerError):
+    code = "unsafe_path"
+    fix = "Nothing was written there; don't trust the worker that the file came from."
 
 
 class Unschedulable(GPULayerError):

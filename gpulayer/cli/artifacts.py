@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from gpulayer.artifacts import landing
 from gpulayer.cli.opened import opened
 from gpulayer.cli.output import Form, age, print_list, size, with_forms
 from gpulayer.errors import ArtifactNotFound
@@ -59,7 +60,7 @@ def get(job_id: str, path: str | None, output: Path | None) -> None:
         job = plane.job(job_id)
         folder = output or Path(job.id)
         for artifact in below(plane.artifacts(job.id), path):
-            target = folder / artifact.path
+            target = landing.below(folder, artifact.path)
             target.parent.mkdir(parents=True, exist_ok=True)
             plane.fetch_blob(artifact.blob.sha256, target)
             target.chmod(artifact.mode & 0o777)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from gpulayer.artifacts import landing
 from gpulayer.errors import ArtifactNotFound
 from gpulayer.plane import Plane
 from gpulayer.spec.files import Artifact, Checkpoint
@@ -50,11 +50,11 @@ def fetch(plane: Plane, checkpoint: Checkpoint, below: Path) -> Path:
     """Put a checkpoint's files below a folder, each once, and return its path there."""
     place = below / f"{checkpoint.job_id}.{checkpoint.attempt}" / str(checkpoint.serial)
     for entry in checkpoint.entries:
-        target = place / PurePosixPath(os.path.normpath("/" + entry.path)).relative_to("/")
+        target = landing.below(place, entry.path)
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             plane.fetch_blob(entry.blob.sha256, target)
-    return place / checkpoint.path
+    return place / landing.plain(checkpoint.path.rstrip("/"))
 
 
 def by_url(plane: Plane, url: str, below: Path) -> Path:
@@ -102,7 +102,7 @@ def _files(plane: Plane, job_id: str, path: str) -> JobPath:
 
 def _fetch_files(plane: Plane, found: JobPath, below: Path) -> Path:
     for each in found.files:
-        target = below / found.job_id / each.path
+        target = landing.below(below / found.job_id, each.path)
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             plane.fetch_blob(each.blob.sha256, target)

@@ -17,6 +17,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.spec import AbstractFileSystem
 
 from gpulayer import plane, settings
+from gpulayer.artifacts.landing import plain
 from gpulayer.client.job_files import FolderInfo, JobFile, JobFiles, read_job_files
 from gpulayer.errors import ArtifactNotFound, JobNotFound
 from gpulayer.plane import Plane
@@ -85,6 +86,7 @@ class GPULayerFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec sh
             os.makedirs(lpath, exist_ok=True)
         else:
             file = self._file(rpath)
+            plain(self._split(rpath)[1])  # of which fsspec made lpath
             callback.set_size(file.blob.size)
             self._plane().fetch_blob(file.blob.sha256, Path(lpath))
             callback.absolute_update(file.blob.size)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Timer
 
+from gpulayer.artifacts.landing import plain
 from gpulayer.plane import Plane
 from gpulayer.spec.files import Artifact
 
@@ -50,9 +51,11 @@ class Brought:
 
 def choose(artifacts: Iterable[Artifact]) -> dict[str, Artifact]:
     """Give every file its place below the work folder: node 0 wins a path, another node's different file goes to node<r>/."""
+    # Folders that the caller linked into its source may lead anywhere: that is the caller's word, a name is the worker's.
     chosen: dict[str, Artifact] = {}
-    for artifact in sorted(artifacts, key=lambda each: (_node(each.path), each.path)):
-        node, _, path = artifact.path.partition("/")
+    named = {str(plain(each.path)): each for each in artifacts}
+    for name, artifact in sorted(named.items(), key=lambda each: (_node(each[0]), each[0])):
+        node, _, path = name.partition("/")
         if path not in chosen:
             chosen[path] = artifact
         elif chosen[path].blob.sha256 != artifact.blob.sha256:

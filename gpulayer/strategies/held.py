@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from gpulayer.artifacts import landing
 from gpulayer.client import progress
 from gpulayer.client.follow import Follower, Showing, say
 from gpulayer.client.homecoming import Brought, Homecoming
@@ -186,7 +187,7 @@ class HeldJob:
         self._homecoming.make_folders(left.get("folders") or [])
 
     def _fetch(self, blob: Blob, folder: Path) -> Path:
-        target = folder / blob.sha256
+        target = landing.below(folder, blob.sha256)
         self.plane.fetch_blob(blob.sha256, target)
         return target
 

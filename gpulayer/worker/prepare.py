@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from gpulayer.artifacts import archive, links, outputs
+from gpulayer.artifacts import archive, landing, links, outputs
 from gpulayer.errors import GPULayerError, PreparationFailed
 from gpulayer.spec.job import Calls, FunctionJob, Input
 from gpulayer.spec.records import Order
@@ -35,7 +35,7 @@ def prepare(order: Order, where: TaskFolders, plane: PatientPlane, stopped: Call
             _await_filled(order, where, stopped)
         _start_settings(order, where, plane)
         for each in order.spec.inputs:
-            _input(each, _inside(where.input, each.path), plane)
+            _input(each, _place(where.input, each.path), plane)
         if isinstance(order.spec, FunctionJob):
             _describe_call(order.spec, where)
     except PreparationFailed:
@@ -110,7 +110,7 @@ def _input(wanted: Input, target: Path, plane: PatientPlane) -> None:
     if not wanted.entries:
         target.mkdir(parents=True, exist_ok=True)
     for entry in wanted.entries:
-        to = _inside(target, entry.path)
+        to = _place(target, entry.path)
         to.parent.mkdir(parents=True, exist_ok=True)
         plane.fetch_blob(entry.blob.sha256, to)
         to.chmod(entry.mode & 0o777)
@@ -127,11 +127,10 @@ def _open_input(uri: str, target: Path) -> None:
         raise PreparationFailed(f"The input {uri} could not be fetched: {type(cause).__name__}: {cause}", uri=uri) from cause
 
 
-def _inside(folder: Path, path: str) -> Path:
-    parts = PurePosixPath(path)
-    if parts.is_absolute() or ".." in parts.parts:
-        raise PreparationFailed(f"The input path {path!r} leaves the input folder.", next_step="Give a relative path.")
-    return folder / parts
+def _place(folder: Path, path: str) -> Path:
+    """Return where an input goes: people may write ``./data/``, and a file by itself has no path below its place."""
+    names = str(PurePosixPath(path))
+    return folder if names == "." else landing.below(folder, names)
 
 
 def _describe_call(spec: FunctionJob, where: TaskFolders) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpulayer.control.store import files
+from gpulayer.control.store.store import open_store
+from gpulayer.spec.files import FileEntry, Manifest
 from gpulayer.spec.records import JobRecord
 from tests.cli.conftest import Cli
 from tests.cli.played import PlayedWorker, submit
@@ -61,3 +65,31 @@ def test_cat_writes_the_bytes(job: JobRecord, cli: Cli) -> None:
 @pytest.mark.parametrize("verb", ["get", "cat"])
 def test_a_path_that_is_not_there_is_wrong_use(job: JobRecord, cli: Cli, verb: str) -> None:
     assert "gpulayer artifacts ls" in cli("artifacts", verb, job.id, "node0/none", exits=2).stderr
+
+
+def left_directly(worker: PlayedWorker, home: Path, entry: FileEntry) -> JobRecord:
+    """Make a job with a file of which the server took a worker's word unread."""
+    job = submit(worker)
+    worker.begin(job)
+    with closing(open_store(home)) as store, store.write() as db:
+        files.keep_manifest(db, Manifest(job_id=job.id, attempt=1, node_rank=0, entries=(entry,), final=True))
+    return job
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/evil", "deep/../../../evil"])
+def test_get_refuses_a_name_that_leaves_its_folder(
+    worker: PlayedWorker, home: Path, cli: Cli, tmp_path: Path, name: str
+) -> None:
+    job = left_directly(worker, home, FileEntry(path=name, blob=worker.plane.put_blob(b"evil")))
+
+    assert name in cli("artifacts", "get", job.id, "-o", str(tmp_path / "down/out"), exits=1).stderr
+
+    assert not list(tmp_path.rglob("*evil*"))
+
+
+def test_get_gives_no_file_special_bits(worker: PlayedWorker, home: Path, cli: Cli, tmp_path: Path) -> None:
+    job = left_directly(worker, home, FileEntry(path="tool", blob=worker.plane.put_blob(b"#!"), mode=0o107755))
+
+    cli("artifacts", "get", job.id, "-o", str(tmp_path / "out"))
+
+    assert (tmp_path / "out/node0/tool").stat().st_mode & 0o7777 == 0o755

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpulayer.client import checkpoints
-from gpulayer.errors import ArtifactNotFound
+from gpulayer.errors import ArtifactNotFound, UnsafePath
 from gpulayer.spec.files import Artifact, Blob, Checkpoint, FileEntry
 from gpulayer.spec.job import CommandJob
 from gpulayer.spec.records import JobRecord
@@ -52,6 +52,15 @@ def test_last_is_the_newest_that_is_still_kept(tmp_path: Path) -> None:
     assert (path.name, path.read_text()) == ("b.ckpt", "x")
     checkpoints.by_url(plane, "gpulayer://job-1/last", tmp_path)  # type: ignore[arg-type]
     assert plane.fetched == ["b.ckpt"]
+
+
+@pytest.mark.parametrize("name", ["../evil.ckpt", "/evil.ckpt"])
+def test_a_checkpoint_or_file_that_would_leave_its_folder_is_refused(tmp_path: Path, name: str) -> None:
+    plane = Kept(made(name, 1), artifacts=(f"node0/{name}",))
+    for url in ("gpulayer://job-1/last", f"gpulayer://job-1/node0/{name}"):
+        with pytest.raises(UnsafePath, match=r"evil\.ckpt"):
+            checkpoints.by_url(plane, url, tmp_path / "below")  # type: ignore[arg-type]
+    assert plane.fetched == []
 
 
 def test_the_newest_stays_even_if_the_job_deleted_all() -> None:

@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from fsspec.tests.abstract import AbstractFixtures, AbstractGetTests
 
 from gpulayer import plane
 from gpulayer.client.filesystem import GPULayerFileSystem
-from gpulayer.errors import ArtifactNotFound
+from gpulayer.control.store import files
+from gpulayer.control.store.store import open_store
+from gpulayer.errors import ArtifactNotFound, UnsafePath
 from gpulayer.plane import Plane
 from gpulayer.spec.files import CheckpointShare, FileEntry, Manifest
 from gpulayer.spec.reports import CheckpointAnnounced, OutputsIndexed
@@ -81,6 +84,15 @@ def test_files_are_listed_by_job_and_node(job: Job, fs: GPULayerFileSystem) -> N
     assert fs.du(f"gpulayer://{job.id}") == 19
     assert [names for _, _, names in fs.walk(f"{job.id}/node0")] == [["metrics.csv"], ["a.txt"]]
     assert fs.modified(f"{job.id}/node0/metrics.csv").timestamp() == 1_000_000.0
+
+
+def test_a_name_that_leaves_its_folder_is_not_written(home: Path, job: Job, fs: GPULayerFileSystem, tmp_path: Path) -> None:
+    entry = job.entry("../../evil", b"evil")
+    with closing(open_store(home)) as store, store.write() as db:
+        files.keep_manifest(db, Manifest(job_id=job.id, attempt=1, node_rank=0, entries=(entry,), final=True))
+    with pytest.raises(UnsafePath, match="evil"):
+        fs.get_file(f"{job.id}/node0/../../evil", str(tmp_path / "out/node0/../../evil"))
+    assert not list(tmp_path.rglob("evil"))
 
 
 def test_files_are_read_whole_in_parts_and_by_prefix_of_the_job(job: Job, fs: GPULayerFileSystem) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from gpulayer.client import homecoming as homecomings
 from gpulayer.client.homecoming import Deed, Homecoming, choose, decide
+from gpulayer.errors import UnsafePath
 from gpulayer.spec.files import Artifact, Blob
 
 JOB = "job-000000000001"
@@ -233,6 +234,16 @@ def test_a_link_whose_file_stays_with_the_job_is_a_file(homecoming: Homecoming, 
     homecoming.bring(JOB, no_base)
     assert not (root / "last").is_symlink()
     assert (root / "last").read_bytes() == b"1"
+
+
+@pytest.mark.parametrize("name", ["node0/../evil", "node0//evil", "../evil"])
+def test_a_name_that_leaves_the_work_folder_brings_nothing_home(
+    homecoming: Homecoming, store: Store, root: Path, name: str
+) -> None:
+    store.files |= {name: b"evil", "node0/good": b"1"}
+    with pytest.raises(UnsafePath, match="evil"):
+        homecoming.bring(JOB, no_base)
+    assert os.listdir(root) == []
 
 
 def test_the_tenth_node_comes_after_the_second() -> None:
