@@ -58,8 +58,8 @@ def test_a_download_goes_on(plane: Plane, relay: Relay, tmp_path: Path) -> None:
 
 
 def test_reading_lines_goes_on(plane: Plane, relay: Relay) -> None:
-    worker = plane.register(a_worker()).info
-    job = plane.submit(a_command())
+    worker = plane.register(a_worker(origin="existing")).info
+    job = plane.submit(a_command(placement={"target": "remote"}))
     assert plane.orders(worker.id, timeout_s=10).orders
     texts = [f"{at} {'x' * 1000}" for at in range(3000)]
     for first in range(0, len(texts), 500):

@@ -23,12 +23,13 @@ from gpulayer.spec.states import JobState, Reason, TaskState
 from gpulayer.spec.workers import WorkerInfo
 from tests.control.given import a_command, a_gang, a_share, a_worker, some_lines
 
-WAITS = {"on_unschedulable": "queue"}
+REMOTE: dict[str, Any] = {"placement": {"target": "remote"}}
+WAITS: dict[str, Any] = {"on_unschedulable": "queue"}
 
 
 @pytest.fixture
 def worker(plane: Plane) -> WorkerInfo:
-    return plane.register(a_worker(process=plane.process_id)).info
+    return plane.register(a_worker(origin="existing", process=plane.process_id)).info
 
 
 def saying(worker: WorkerInfo, job: JobRecord) -> dict[str, Any]:
@@ -148,7 +149,7 @@ def test_a_call_is_told_to_go_and_a_caller_says_farewell(plane: Plane) -> None:
 
 
 def test_a_worker_runs_a_job_from_its_orders_to_its_end(plane: Plane, worker: WorkerInfo) -> None:
-    job = plane.submit(a_command(timeout_s=60))
+    job = plane.submit(a_command(timeout_s=60, **REMOTE))
     orders = plane.orders(worker.id, timeout_s=10)
     assert [(order.job_id, order.spec) for order in orders.orders] == [(job.id, job.spec)]
     begin(plane, worker, job)
@@ -162,7 +163,7 @@ def test_a_worker_runs_a_job_from_its_orders_to_its_end(plane: Plane, worker: Wo
 def test_orders_wait_until_they_differ(plane: Plane, worker: WorkerInfo) -> None:
     seen = plane.orders(worker.id).version
     assert plane.orders(worker.id, seen=seen, timeout_s=0.05).version == seen
-    submitting = threading.Timer(0.2, plane.submit, [a_command()])
+    submitting = threading.Timer(0.2, plane.submit, [a_command(**REMOTE)])
     submitting.start()
     assert plane.orders(worker.id, seen=seen, timeout_s=30).orders
     submitting.join()
@@ -179,7 +180,7 @@ def test_a_worker_is_drained_and_leaves(plane: Plane, worker: WorkerInfo) -> Non
 
 
 def test_a_worker_that_is_removed_loses_its_tasks(plane: Plane, worker: WorkerInfo) -> None:
-    job = plane.submit(a_command())
+    job = plane.submit(a_command(**REMOTE))
     begin(plane, worker, job)
     plane.remove_worker(worker.id)
     assert plane.job(job.id).state is JobState.LOST
@@ -187,7 +188,7 @@ def test_a_worker_that_is_removed_loses_its_tasks(plane: Plane, worker: WorkerIn
 
 
 def test_lines_are_kept_once_in_order_and_read_by_rank_or_from_the_end(plane: Plane, worker: WorkerInfo) -> None:
-    job = plane.submit(a_command())
+    job = plane.submit(a_command(**REMOTE))
     begin(plane, worker, job)
     texts = ["plain", "sep\u2028arator", "ret\rurn", "nul\x00", "\ud7ff ü", "x" * 100_000]
     plane.append_lines(job.id, some_lines(job.id, texts))
@@ -203,7 +204,7 @@ def test_lines_are_kept_once_in_order_and_read_by_rank_or_from_the_end(plane: Pl
 
 
 def test_the_files_and_checkpoints_of_a_job_are_listed(plane: Plane, worker: WorkerInfo) -> None:
-    job = plane.submit(a_command())
+    job = plane.submit(a_command(**REMOTE))
     begin(plane, worker, job)
     blob = plane.put_blob(b"made")
     manifest = Manifest(job_id=job.id, attempt=1, node_rank=0, entries=(FileEntry(path="a/b", blob=blob),), final=True)
@@ -216,7 +217,7 @@ def test_the_files_and_checkpoints_of_a_job_are_listed(plane: Plane, worker: Wor
 
 
 def test_a_jobs_files_are_read_through_their_urls(plane: Plane, worker: WorkerInfo, tmp_path: Path) -> None:
-    job = plane.submit(a_command())
+    job = plane.submit(a_command(**REMOTE))
     begin(plane, worker, job)
     data = os.urandom(5 * 1024 * 1024)
     entries = (FileEntry(path="a/b", blob=plane.put_blob(data)),)

@@ -131,7 +131,7 @@ def test_a_write_that_gave_way_to_another_may_be_asked_for_again(asked: Asked, m
         raise Conflict("deadlock detected")
 
     monkeypatch.setattr(asked.plane, "register", gives_way)
-    worker = a_worker()
+    worker = a_worker(origin="existing")
     answer = asked.one("PUT", f"/v1/workers/{worker.id}", json=worker.model_dump(mode="json"))
     assert told(answer) == (503, "plane_busy")
     assert "deadlock" not in answer.text
@@ -203,8 +203,8 @@ def test_lines_are_streamed_and_stored_once(asked: Asked) -> None:
     assert [json.loads(line)["text"] for line in answer.text.splitlines()] == [f"line {n}" for n in range(1200)]
     tail = asked.one("GET", f"/v1/jobs/{job_id}/lines", params={"tail": 2})
     assert [json.loads(line)["seq"] for line in tail.text.splitlines()] == [1198, 1199]
-    foreign = asked.one("POST", f"/v1/jobs/{job_id}/lines", json=lines_of("job-other", ["x"]))
-    assert told(foreign) == (400, "bad_request")
+    for wrong in (lines_of("job-other", ["x"]), [{**lines_of(job_id, ["x"])[0], "seq": -1}]):
+        assert told(asked.one("POST", f"/v1/jobs/{job_id}/lines", json=wrong)) == (400, "bad_request")
 
 
 @pytest.mark.parametrize("quota", [Quota(lines=25), Quota(bytes=200)])

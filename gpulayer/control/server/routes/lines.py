@@ -42,6 +42,8 @@ def _append(job_id: str, body: bytes, plane: HostedPlane, asker: Asker) -> None:
     asker.may(Action.REPORT, job_id=job_id, tasks={(line.attempt, line.node_rank) for line in found})
     if any(line.job_id != job_id for line in found):
         raise BadRequest(f"Not all of these are lines of {job_id}.")
+    if any(line.seq < 0 for line in found):
+        raise BadRequest("Lines are numbered from 0.")
     plane.append_lines(job_id, found)
 
 

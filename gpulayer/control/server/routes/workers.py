@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from gpulayer.control.engine.rights import Action
+from gpulayer.control.server import registrations
 from gpulayer.control.server.asking import LONGEST_WAIT_S, Asking, Hosted, as_json, hung_up
 from gpulayer.errors import BadRequest
 from gpulayer.spec.records import Orders, WorkerRecord
@@ -30,6 +31,7 @@ def register(worker_id: str, body: Registration, plane: Hosted, asker: Asking) -
     asker.may(Action.BE_WORKER, worker_id=worker_id)
     if body.id != worker_id:
         raise BadRequest(f"{worker_id} can't register as {body.id}.")
+    registrations.check(body)
     return as_json(plane.register(body))
 
 
