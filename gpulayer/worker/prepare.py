@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from gpulayer.artifacts import archive, landing, links, outputs
-from gpulayer.errors import GPULayerError, PreparationFailed
+from gpulayer.errors import GPULayerError, PreparationFailed, UnsafePath
 from gpulayer.spec.job import Calls, FunctionJob, Input
 from gpulayer.spec.records import Order
 from gpulayer.worker import layout
@@ -130,7 +130,10 @@ def _open_input(uri: str, target: Path) -> None:
 def _place(folder: Path, path: str) -> Path:
     """Return where an input goes: people may write ``./data/``, and a file by itself has no path below its place."""
     names = str(PurePosixPath(path))
-    return folder if names == "." else landing.below(folder, names)
+    try:
+        return folder if names == "." else landing.below(folder, names)
+    except UnsafePath as cause:
+        raise PreparationFailed(cause.sentence, next_step="Give a relative path.", **cause.facts) from cause
 
 
 def _describe_call(spec: FunctionJob, where: TaskFolders) -> None:
