@@ -12,6 +12,7 @@ from gpulayer.artifacts import landing
 from gpulayer.cli.opened import opened
 from gpulayer.cli.output import Form, age, print_list, size, with_forms
 from gpulayer.errors import ArtifactNotFound
+from gpulayer.logs.harmless import harmless
 from gpulayer.spec.files import Artifact
 
 
@@ -64,7 +65,7 @@ def get(job_id: str, path: str | None, output: Path | None) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             plane.fetch_blob(artifact.blob.sha256, target)
             target.chmod(artifact.mode & 0o777)
-            click.echo(target)
+            click.echo(harmless(str(target)))
 
 
 @command.command()

@@ -19,6 +19,7 @@ from gpulayer.client.interrupts import Interrupts
 from gpulayer.client.listening import Listener
 from gpulayer.client.silence import Silence
 from gpulayer.client.stopping import Stopping, unheard
+from gpulayer.logs.harmless import harmless
 from gpulayer.logs.render import Renderer
 from gpulayer.plane import Plane
 from gpulayer.spec.logs import LogLine
@@ -170,4 +171,4 @@ def _next_steps(job: JobRecord) -> list[str]:
 
 
 def say(words: str) -> None:
-    click.echo(f"gpulayer: {words}", err=True)
+    click.echo(f"gpulayer: {harmless(words, lines=True)}", err=True)

@@ -12,6 +12,7 @@ from gpulayer.cli.lines import WorkersOf, follow_lines, line_json
 from gpulayer.cli.opened import opened
 from gpulayer.cli.outcome import FAILED
 from gpulayer.cli.output import Form, print_json, print_list, print_one, with_forms
+from gpulayer.logs.harmless import harmless
 from gpulayer.logs.render import Renderer
 from gpulayer.plane import Plane
 from gpulayer.spec.news import Cursor
@@ -127,11 +128,12 @@ def print_explanation(answer: Explanation, form: Form) -> None:
     if form is Form.JSON:
         print_json(answer.model_dump(mode="json"))
         return
-    click.echo(answer.sentence)
+    click.echo(harmless(answer.sentence))
     for verdict in answer.verdicts:
-        click.echo(f"  {verdict.worker_name or verdict.worker_id}: {'; '.join(verdict.sentences) or 'could take it now'}")
+        words = "; ".join(verdict.sentences) or "could take it now"
+        click.echo(harmless(f"  {verdict.worker_name or verdict.worker_id}: {words}"))
     if answer.nearest:
-        click.echo(answer.nearest)
+        click.echo(harmless(answer.nearest))
 
 
 @command.command()

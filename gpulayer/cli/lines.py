@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 
@@ -14,6 +15,9 @@ from gpulayer.plane import Plane
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor
 from gpulayer.spec.records import JobRecord
+
+_NOT_ESCAPED = re.compile("[\x7f-\x9f]")
+"""Control characters that JSON lets through."""
 
 
 def follow_lines(plane: Plane, job_id: str, *, rank: int | None = None, tail: int | None = None) -> Iterator[LogLine]:
@@ -65,4 +69,5 @@ class WorkersOf(Mapping[tuple[int, int], str]):
 def line_json(line: LogLine, workers: Mapping[tuple[int, int], str]) -> str:
     """Return a line as ``jobs logs --json`` prints it: with the name of its worker, where that is known."""
     told = line.model_dump(mode="json") | {"worker": workers.get((line.attempt, line.node_rank))}
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    shown = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    return _NOT_ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", shown)

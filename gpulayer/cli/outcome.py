@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import click
 
 from gpulayer.errors import BadRequest, GPULayerError, InvalidJob, InvalidSecret, NotFound, SecretNotFound, TokenNotFound
+from gpulayer.logs.harmless import harmless
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 
@@ -18,7 +19,7 @@ class Refusal(click.ClickException):
     exit_code = FAILED
 
     def __init__(self, error: GPULayerError) -> None:
-        super().__init__("\n".join(filter(None, (error.sentence, error.next_step))))
+        super().__init__(harmless("\n".join(filter(None, (error.sentence, error.next_step))), lines=True))
 
 
 class WrongUse(Refusal):

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
+from gpulayer.logs.harmless import harmless
+
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,7 +52,7 @@ def print_list(
         print_json([dict(facts(one)) for one in found])
     elif form is Form.QUIET:
         for one in found:
-            click.echo(facts(one)[id_key])
+            click.echo(harmless(str(facts(one)[id_key])))
     elif found:
         click.echo(table(list(columns), [[_cell(make(one)) for make in columns.values()] for one in found]))
     elif nothing:
@@ -65,7 +67,7 @@ def print_one(facts: Mapping[str, object], form: Form, *, shown: Mapping[str, ob
     pairs = {key: value for key, value in (shown or facts).items() if value not in (None, "", (), [])}
     width = max(map(len, pairs), default=0)
     for key, value in pairs.items():
-        first, *more = str(_cell(value)).splitlines() or [""]
+        first, *more = [harmless(line) for line in _words(value).split("\n")]
         click.echo(f"{key:<{width}}  {first}")
         for line in more:
             click.echo(f"{'':<{width}}  {line}")
@@ -82,6 +84,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(value: object) -> str:
+    return harmless(_words(value))
+
+
+def _words(value: object) -> str:
     return "-" if value is None or value == "" else str(value)
 
 

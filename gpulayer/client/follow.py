@@ -11,6 +11,7 @@ from gpulayer.client.interrupts import Interrupts
 from gpulayer.client.listening import Listener
 from gpulayer.client.silence import Silence
 from gpulayer.client.stopping import Stopping, unheard
+from gpulayer.logs.harmless import harmless
 from gpulayer.plane import Plane
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor, News
@@ -117,4 +118,4 @@ def say(text: str, showing: Showing | None = None) -> None:
     """Tell the user something of ours, on stderr."""
     if showing is not None:
         showing.pause()
-    print(f"gpulayer: {text}", file=sys.stderr, flush=True)
+    print(f"gpulayer: {harmless(text, lines=True)}", file=sys.stderr, flush=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from gpulayer.client.follow import Showing
+from gpulayer.logs.harmless import harmless
 from gpulayer.spec.calls import Progress
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Phase
@@ -86,7 +87,7 @@ class PlainLines:
         if key is None or (key == self._said and not self._goes_on(job, now)):
             return
         self._said, self._at, self._told = key, now, job.progress
-        print(f"gpulayer: {standing(job, self._call)}", file=self._stream, flush=True)
+        print(f"gpulayer: {harmless(standing(job, self._call))}", file=self._stream, flush=True)
 
     def _goes_on(self, job: JobRecord, now: float) -> bool:
         """Say whether the same epoch is worth another line."""
@@ -128,7 +129,7 @@ class LiveLine:
         text = standing(job, self._call)
         if not text:
             return
-        self._status.update(_escaped(text))
+        self._status.update(_escaped(harmless(text)))
         if not self._runs:
             self._status.start()
             self._runs = True

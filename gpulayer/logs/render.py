@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TextIO
 
+from gpulayer.logs.harmless import harmless
 from gpulayer.spec.logs import LogLine
 
 _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
@@ -43,7 +44,7 @@ class Renderer:
         if line.rank is not None:
             who = f"rank{line.rank}"
         tag = "@".join(filter(None, (who, self._workers.get((line.attempt, line.node_rank)))))
-        return f"[{tag}]" if tag else ""
+        return f"[{harmless(tag)}]" if tag else ""
 
     def _painted(self, tag: str, rank: int | None) -> str:
         if not self._colour:

@@ -8,7 +8,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from gpulayer.cli import following
+from gpulayer.cli.lines import line_json
+from gpulayer.cli.outcome import Refusal
 from gpulayer.cli.output import Form, age, print_list, print_one, size, span, with_forms
+from gpulayer.client import follow
+from gpulayer.errors import GPULayerError
+from gpulayer.logs.render import Renderer
+from gpulayer.spec.logs import LogLine
 
 THINGS = ["a", "bcd"]
 
@@ -70,3 +77,42 @@ def test_ages() -> None:
 )
 def test_sizes(count: int, words: str) -> None:
     assert size(count) == words
+
+
+EVIL = "a\x1b]0;x\x07b\x9b2J\x7f\nc"
+SHOWN = r"a\x1b]0;x\x07b\x9b2J\x7f"
+
+
+@click.command()
+@with_forms()
+def evil(form: Form) -> None:
+    print_list([EVIL], form, facts=lambda name: {"id": name}, columns={"ID": lambda name: name})
+
+
+@pytest.mark.parametrize("arguments", [[], ["-q"]])
+def test_control_characters_in_a_name_are_shown_and_end_no_row(arguments: list[str]) -> None:
+    assert CliRunner().invoke(evil, arguments).stdout.splitlines()[-1] == rf"{SHOWN}\x0ac"
+
+
+def test_control_characters_of_one_thing_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    print_one({"name": EVIL}, Form.TABLE)
+    assert capsys.readouterr().out == f"name  {SHOWN}\n      c\n"
+
+
+def test_our_own_words_carry_no_control_characters_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+    following.say(EVIL)
+    follow.say(EVIL)
+    assert capsys.readouterr().err == f"gpulayer: {SHOWN}\nc\n" * 2
+    assert Refusal(GPULayerError(EVIL)).message == f"{SHOWN}\nc"
+
+
+def test_json_lines_carry_no_control_characters() -> None:
+    line = LogLine(job_id="j", attempt=1, node_rank=0, rank=0, stream="stdout", seq=0, time=0.0, text=EVIL)
+    told = line_json(line, {(1, 0): EVIL})
+    assert told.isprintable()
+    assert json.loads(told)["text"] == EVIL
+
+
+def test_a_tag_shows_the_control_characters_of_a_worker_and_the_text_stays_raw() -> None:
+    line = LogLine(job_id="j", attempt=1, node_rank=0, rank=0, stream="stdout", seq=0, time=0.0, text="\x1b[1mbold")
+    assert Renderer(workers={(1, 0): "w\x1bx"}).line(line) == "[rank0@w\\x1bx] \x1b[1mbold"
