@@ -71,3 +71,18 @@ def test_how_much_is_stored_is_told_and_goes_with_the_job(store: Store) -> None:
         assert log_chunks.stored_count(db, "job-1") == 3
         jobs.forget(db, "job-1")
         assert log_chunks.stored_bytes(db, "job-1") == 0
+
+
+def test_long_lines_are_packed_and_read_a_few_at_a_time(store: Store) -> None:
+    texts = [str(n) * 600_000 for n in range(5)]
+    append(store, some_lines("job-1", texts))
+    found: list[str] = []
+    last, most = 0, 0
+    with store.read() as db:
+        while last < log_chunks.newest_id(db, "job-1"):
+            lines, last = log_chunks.after(db, "job-1", last)
+            most = max(most, sum(len(line.text) for line in lines))
+            found += [line.text for line in lines]
+        assert log_chunks.stored_count(db, "job-1") == 5
+    assert found == texts
+    assert most <= 2 * 1024**2

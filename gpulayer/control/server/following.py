@@ -100,26 +100,38 @@ def _version(asked: Orders) -> int:
 
 
 def stored_lines(store: Store, job_id: str, *, rank: int | None, tail: int | None) -> Iterator[LogLine]:
-    """Give the stored lines of a job, chunk by chunk; of one ``rank``, or the last ``tail`` of them."""
+    """Give the stored lines of a job; of one ``rank``, or the last ``tail`` of them. One chunk of them is held at a time."""
     with store.read() as db:
-        chunks = log_chunks.chunk_ids(db, job_id)
-    if tail is not None:
-        yield from _tail(store, job_id, chunks, rank, tail)
-        return
-    for chunk_id in chunks:
-        yield from _of_rank(store, job_id, chunk_id, rank)
+        newest = log_chunks.newest_id(db, job_id)
+    last, passed_over = (0, 0) if tail is None else _before_tail(store, job_id, newest, rank, tail)
+    while last < newest:
+        with store.read() as db:
+            found = log_chunks.next_id(db, job_id, last)
+            lines = [] if found is None else log_chunks.chunk(db, job_id, found)
+        if found is None:
+            return
+        last = found
+        for line in lines:
+            if rank is not None and line.rank != rank:
+                continue
+            if passed_over:
+                passed_over -= 1
+            else:
+                yield line
 
 
-def _tail(store: Store, job_id: str, chunks: list[int], rank: int | None, tail: int) -> list[LogLine]:
-    found: list[LogLine] = []
-    for chunk_id in reversed(chunks):
-        if len(found) >= tail:
-            break
-        found = _of_rank(store, job_id, chunk_id, rank) + found
-    return found[-tail:] if tail > 0 else []
+def _before_tail(store: Store, job_id: str, newest: int, rank: int | None, tail: int) -> tuple[int, int]:
+    """Return the id of the chunk before those that the tail is in, and how many lines of these come before it."""
+    counted, at = 0, newest + 1
+    while counted < tail:
+        with store.read() as db:
+            before = log_chunks.id_before(db, job_id, at)
+            if before is None:
+                break
+            at = before
+            counted += log_chunks.count(db, at) if rank is None else _count_of_rank(db, job_id, at, rank)
+    return at - 1, max(0, counted - tail)
 
 
-def _of_rank(store: Store, job_id: str, chunk_id: int, rank: int | None) -> list[LogLine]:
-    with store.read() as db:
-        lines = log_chunks.chunk(db, job_id, chunk_id)
-    return lines if rank is None else [line for line in lines if line.rank == rank]
+def _count_of_rank(db: Connection, job_id: str, chunk_id: int, rank: int) -> int:
+    return sum(line.rank == rank for line in log_chunks.chunk(db, job_id, chunk_id))

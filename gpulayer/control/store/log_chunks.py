@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlalchemy import Connection, func, insert, select, update
 
@@ -12,12 +12,14 @@ from gpulayer.control.store.tables import log_chunks, log_marks, log_sizes
 from gpulayer.spec.logs import LogLine
 
 _Stream = tuple[int, int, str]
-_BATCH_CHUNKS, _BATCH_LINES = 64, 10_000
+_CHUNK_BYTES = 1024**2
+"""So much text is packed together at most, but for a line that is longer: who reads a line unpacks its chunk."""
+_BATCH_CHUNKS, _BATCH_LINES, _BATCH_BYTES = 64, 10_000, 1024**2
 """How much of a log is read at once: a follower who comes late must not fill the memory."""
 
 
 def append(db: Connection, job_id: str, lines: Sequence[LogLine]) -> int:
-    """Store the lines that are above what is stored of their streams, as one chunk; returns how many those are."""
+    """Store the lines that are above what is stored of their streams; returns how many those are."""
     if not lines:
         return 0
     in_turn(db, job_id)
@@ -30,12 +32,23 @@ def append(db: Connection, job_id: str, lines: Sequence[LogLine]) -> int:
             marks[stream] = moved[stream] = line.seq
             new.append(line)
     if new:
-        packed = packed_lines.encode(new)
-        db.execute(insert(log_chunks).values(job_id=job_id, count=len(new), lines=packed))
+        for together in _cut(new):
+            packed = packed_lines.encode(together)
+            db.execute(insert(log_chunks).values(job_id=job_id, count=len(together), lines=packed))
+            _grow(db, job_id, len(together), len(packed))
         _move_marks(db, job_id, moved)
-        _grow(db, job_id, len(new), len(packed))
         touched.note(db, job_id)
     return len(new)
+
+
+def _cut(lines: Sequence[LogLine]) -> Iterator[Sequence[LogLine]]:
+    start, size = 0, 0
+    for at, line in enumerate(lines):
+        size += len(line.text)
+        if size > _CHUNK_BYTES and at > start:
+            yield lines[start:at]
+            start, size = at, len(line.text)
+    yield lines[start:]
 
 
 def in_turn(db: Connection, job_id: str) -> None:
@@ -103,16 +116,32 @@ def after(db: Connection, job_id: str, chunk_id: int) -> tuple[tuple[LogLine, ..
     """Return the lines of the next chunks after ``chunk_id`` (a batch, not all there are), and the id of the last of them."""
     query = select(log_chunks.c.id, log_chunks.c.lines).where(log_chunks.c.job_id == job_id, log_chunks.c.id > chunk_id)
     found: list[LogLine] = []
+    size = 0
     for row in db.execute(query.order_by(log_chunks.c.id).limit(_BATCH_CHUNKS)):
-        found.extend(packed_lines.decode(row.lines))
+        lines = packed_lines.decode(row.lines)
+        found.extend(lines)
         chunk_id = row.id
-        if len(found) >= _BATCH_LINES:
+        size += sum(len(line.text) for line in lines)
+        if len(found) >= _BATCH_LINES or size >= _BATCH_BYTES:
             break
     return tuple(found), chunk_id
 
 
-def chunk_ids(db: Connection, job_id: str) -> list[int]:
-    return list(db.execute(select(log_chunks.c.id).where(log_chunks.c.job_id == job_id).order_by(log_chunks.c.id)).scalars())
+def next_id(db: Connection, job_id: str, chunk_id: int) -> int | None:
+    """Return the id of the chunk that comes after one, 0 being before all."""
+    later = select(func.min(log_chunks.c.id)).where(log_chunks.c.job_id == job_id, log_chunks.c.id > chunk_id)
+    return db.execute(later).scalar()
+
+
+def id_before(db: Connection, job_id: str, chunk_id: int) -> int | None:
+    """Return the id of the chunk that comes before one."""
+    earlier = select(func.max(log_chunks.c.id)).where(log_chunks.c.job_id == job_id, log_chunks.c.id < chunk_id)
+    return db.execute(earlier).scalar()
+
+
+def count(db: Connection, chunk_id: int) -> int:
+    """Return how many lines a chunk holds."""
+    return db.execute(select(log_chunks.c.count).where(log_chunks.c.id == chunk_id)).scalar() or 0
 
 
 def chunk(db: Connection, job_id: str, chunk_id: int) -> list[LogLine]:

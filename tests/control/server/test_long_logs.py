@@ -43,3 +43,14 @@ def test_a_tail_is_that_of_the_whole_log(plane: EmbeddedPlane) -> None:
     plane.cancel(job_id)
     assert [line.text for line in follow_lines(plane, job_id, tail=2)] == ["28", "29"]
     assert [line.text for line in follow_lines(plane, job_id)] == [str(n) for n in range(30)]
+
+
+@pytest.mark.parametrize("tail", [None, 0, 1, 3, 4, 29, 30, 31, 2**31])
+@pytest.mark.parametrize("rank", [None, 0, 1])
+def test_lines_are_given_without_holding_them_all(plane: EmbeddedPlane, tail: int | None, rank: int | None) -> None:
+    job_id = a_job_with_lines(plane)
+    plane.append_lines(job_id, some_lines(job_id, ["other"], rank=1))
+    wanted = [str(n) for n in range(30) if rank != 1] + ["other"] * (rank != 0)
+    if tail is not None:
+        wanted = wanted[-tail:] if tail else []
+    assert [line.text for line in plane.lines(job_id, rank=rank, tail=tail)] == wanted

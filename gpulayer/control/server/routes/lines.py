@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -21,7 +20,8 @@ from gpulayer.spec.logs import LogLine
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["lines"])
 
 MOST_LINES = 10_000
-_TOGETHER = 500
+_TOGETHER = 256 * 1024
+"""Bytes; a reader that does not read costs this, and the chunk that they came from."""
 _LINES = TypeAdapter(Annotated[list[LogLine], Field(max_length=MOST_LINES)])
 _SCHEMA: dict[str, Any] = {"type": "array", "maxItems": MOST_LINES, "items": {"$ref": "#/components/schemas/LogLine"}}
 _CONTENT = {"application/json": {"schema": _SCHEMA}}
@@ -75,5 +75,11 @@ def lines(
 
 
 def _ndjson(lines: Iterator[LogLine]) -> Iterator[bytes]:
-    while together := list(islice(lines, _TOGETHER)):
-        yield b"".join(to_json(line) + b"\n" for line in together)
+    together = bytearray()
+    for line in lines:
+        together += to_json(line) + b"\n"
+        if len(together) >= _TOGETHER:
+            yield bytes(together)
+            together.clear()
+    if together:
+        yield bytes(together)
