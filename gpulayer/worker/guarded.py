@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gpulayer.worker import orphans
 from gpulayer.worker.torchrun import Launch
 
 
@@ -26,14 +27,16 @@ class Guarded:
     def __init__(self, log: Path, on_word: Callable[[], None]) -> None:
         ours, theirs = socket.socketpair()
         with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "gpulayer.worker.guard", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                cwd="/",
+            self._process = orphans.start_guard(
+                lambda: subprocess.Popen(
+                    [sys.executable, "-P", "-m", "gpulayer.worker.guard", str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    cwd="/",
+                )
             )
         theirs.close()
         self._socket = ours
@@ -108,6 +111,7 @@ class Guarded:
             self._socket.shutdown(socket.SHUT_RDWR)
         if not self.left:
             self._process.wait()
+            orphans.forget_guard(self._process.pid)
 
     def _say(self, **word: Any) -> None:
         try:

@@ -6,11 +6,12 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -71,15 +72,15 @@ def every() -> Iterator[ProcessStat]:
             yield found
 
 
-def descendants(root: int) -> list[ProcessStat]:
-    """Return the living processes below ``root``, wherever they moved their session to."""
+def descendants(root: int, without: Collection[int] = ()) -> list[ProcessStat]:
+    """Return the living processes below ``root``, wherever they moved their session to, ``without`` some and what is below."""
     by_parent: dict[int, list[ProcessStat]] = {}
     for process in every():
         by_parent.setdefault(process.parent, []).append(process)
     found: list[ProcessStat] = []
     todo = [root]
     while todo:
-        children = by_parent.get(todo.pop(), [])
+        children = [child for child in by_parent.get(todo.pop(), []) if child.pid not in without]
         found += (child for child in children if child.alive)
         todo += (child.pid for child in children)
     return found
@@ -107,6 +108,14 @@ def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent dies: what a killed guard guarded is then ours, and not init's."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def adopts_orphans() -> bool:
+    """Say whether this process became the parent of its orphaned descendants."""
+    found = ctypes.c_int(0)
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(found), 0, 0, 0)
+    return bool(found.value)
 
 
 def exit_code_of(status: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 from gpulayer.spec.records import Order, Stop
 from gpulayer.spec.reports import TaskPhase, TaskRunning, TaskStill
 from gpulayer.spec.states import Phase, Reason
-from gpulayer.worker import clearing, evidence, processes
+from gpulayer.worker import clearing, evidence, orphans, processes
 from gpulayer.worker.background import Background
 from gpulayer.worker.exits import Watched
 from gpulayer.worker.faults import Faults
@@ -27,6 +28,7 @@ from gpulayer.worker.stragglers import Stragglers
 from gpulayer.worker.torchrun import Launch
 from gpulayer.worker.wishes import Wishes
 
+_log = logging.getLogger(__name__)
 _HEAR_OUT_S = 10.0
 _UPLOAD_S = 600.0
 
@@ -128,6 +130,8 @@ class Running:
             self._wishes.wait(min((each for each in patience if each is not None), default=None))
         if self._guard.lost:
             clearing.kill_marked(self._where.root)
+            if left := orphans.end():
+                _log.error("the kernel does not end %s, which %s left", left, self._wishes.order.job_id)
 
     def _store_call(self, call: int) -> None:
         """Store what a call left; what it printed goes first, so that a caller who sees it settled has seen its lines."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,44 @@ def test_a_killed_host_takes_its_tasks_with_it(home: Path, plane: Plane) -> None
     host.stdin.close()
     assert wait_until_none_is_left(home) == {}
     assert wait_ended(plane, job.id).state is JobState.LOST
+
+
+def test_a_process_that_dropped_its_environment_ends_with_its_killed_guard_and_other_jobs_go_on(
+    home: Path, plane: Plane
+) -> None:
+    host = start_host(home, plane, "wkr-1:one", "wkr-2:two")
+    other = plane.submit(CommandJob(command=("/bin/sh", "-c", "echo up; exec sleep 600")))
+    wait_for_line(plane, other.id, "up")
+    (others_guard,) = [each.pid for each in processes.descendants(host.pid) if each.parent == host.pid]
+    # It leaves its session, its parent and its environment behind; then the job's only parent is killed.
+    job = plane.submit(CommandJob(command=("/bin/sh", "-c", "(setsid env -i sleep 7777 &); echo up; exec sleep 600")))
+    wait_for_line(plane, job.id, "up")
+    deadline = time.monotonic() + 20.0
+    while not (found := [pid for pid, words in _commands(host.pid).items() if words == "sleep 7777"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    (guard,) = [each.pid for each in processes.descendants(host.pid) if each.parent == host.pid and each.pid != others_guard]
+
+    os.kill(guard, signal.SIGKILL)
+
+    assert wait_ended(plane, job.id).state is JobState.FAILED
+    left = processes.stat(found[0])
+    assert left is None or not left.alive
+    assert "sleep 600" in _commands(others_guard).values()
+    assert plane.job(other.id).state is JobState.RUNNING
+    host.terminate()
+    assert host.stdin is not None
+    host.stdin.close()
+    host.wait(20.0)
+    assert wait_until_none_is_left(home) == {}
+
+
+def _commands(root: int) -> dict[int, str]:
+    found = {}
+    for each in processes.descendants(root):
+        with suppress(OSError):
+            found[each.pid] = Path(f"/proc/{each.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    return found
 
 
 def test_what_a_host_and_guard_killed_together_left_is_cleared_up_by_the_next_host(home: Path, plane: Plane) -> None:
