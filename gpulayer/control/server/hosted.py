@@ -13,6 +13,7 @@ from gpulayer.control.server.following import OrdersLook
 from gpulayer.control.server.heard import Heard
 from gpulayer.control.server.keeping import GONE_S, Keeper
 from gpulayer.control.server.quota import Quota
+from gpulayer.control.server.readers import Readers
 from gpulayer.control.server.silence import Silence
 from gpulayer.control.server.stored import StoredPlane
 from gpulayer.control.server.ticks import past_deadlines
@@ -54,6 +55,7 @@ class HostedPlane(StoredPlane):
         self.waits = Waits(relook_s)
         self.heard = Heard()
         self.silence = Silence(store, self.heard, lease_s)
+        self.readers = Readers()
         self.lines_stored = 0
         self._quota = log_quota or Quota()
         self._full_logs: set[str] = set()

@@ -10,10 +10,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import to_json
+from starlette.types import Receive, Scope, Send
 
 from gpulayer.control.engine.rights import Action
 from gpulayer.control.server.asking import Asker, Asking, Hosted, in_thread
 from gpulayer.control.server.hosted import HostedPlane
+from gpulayer.control.server.readers import Readers
 from gpulayer.errors import BadRequest
 from gpulayer.spec.logs import LogLine
 
@@ -71,7 +73,22 @@ def lines(
     """Stream the stored lines, one JSON object a line; a reader may be as slow as it likes."""
     asker.may(Action.READ_JOBS)
     found = plane.lines(job_id, rank=rank, tail=tail)
-    return StreamingResponse(_ndjson(iter(found)), media_type="application/x-ndjson")
+    return _Stream(_ndjson(iter(found)), plane.readers, asker.principal.token_id)
+
+
+class _Stream(StreamingResponse):
+    """Counts as a reader for as long as it is sent."""
+
+    media_type = "application/x-ndjson"
+
+    def __init__(self, content: Iterator[bytes], readers: Readers, asker: str) -> None:
+        super().__init__(content)
+        self._readers = readers
+        self._asker = asker
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._readers.one_more(self._asker):  # who is one too many is told so: nothing was sent yet
+            await super().__call__(scope, receive, send)
 
 
 def _ndjson(lines: Iterator[LogLine]) -> Iterator[bytes]:
