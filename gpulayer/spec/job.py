@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, model_validator
@@ -14,6 +15,7 @@ from gpulayer.errors import (
     InvalidCount,
     InvalidEnvName,
     InvalidFunctionValue,
+    InvalidJob,
     MoreProcsThanGpus,
     NcclWithoutCuda,
 )
@@ -25,6 +27,7 @@ BackendName = Literal["auto", "gloo", "nccl"]
 Processes = int | Literal["auto"]
 """How many run on each worker; ``auto`` becomes a number at placement: the most devices that every chosen worker can give."""
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_LONGEST_S = 10 * 365 * 24 * 3600.0
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
 
 
@@ -101,12 +104,24 @@ class JobBase(Spec):
                 raise InvalidCount(f"{field} is {value}.", field=field)
         if self.grace_s < 0:
             raise InvalidCount(f"grace_s is {self.grace_s}.", next_step="Give zero or more.", field="grace_s")
+        for field in ("timeout_s", "queue_timeout_s", "rendezvous_timeout_s", "grace_s"):
+            value = getattr(self, field)
+            if value is not None and not value <= _LONGEST_S:  # not a number is not less either
+                raise InvalidCount(f"{field} is {value}.", next_step="Give at most ten years.", field=field)
         if not 0 <= self.priority <= 100:
             raise InvalidCount(f"priority is {self.priority}.", next_step="Give 0 to 100.", field="priority")
         for name in (*self.env, *self.secrets):
             if not _ENV_NAME.match(name):
                 raise InvalidEnvName(f"{name!r} can't name an environment variable.", name=name)
+        _refuse_nul("env", self.env.values())
+        _refuse_nul("name", (self.name or "",))
         return self
+
+
+def _refuse_nul(field: str, texts: Iterable[str]) -> None:
+    """No program can be given a NUL, and no database stores it."""
+    if any("\0" in text for text in texts):
+        raise InvalidJob(f"There is a NUL character in {field}.", next_step="Leave it out.", field=field)
 
 
 class CommandJob(JobBase):
@@ -119,6 +134,7 @@ class CommandJob(JobBase):
     def _has_a_command(self) -> CommandJob:
         if not self.command or not self.command[0]:
             raise EntrypointMissing("The command is empty.", next_step="Give a program and its arguments.")
+        _refuse_nul("command", self.command)
         return self
 
 
@@ -169,6 +185,7 @@ class DistributedJob(JobBase):
             raise InvalidCount(f"straggler_grace_s is {self.straggler_grace_s}.", field="straggler_grace_s")
         if not self.entrypoint.strip():
             raise EntrypointMissing("The entry point is empty.")
+        _refuse_nul("args", self.args)
         need = self.resources
         least = self.world_size or self.num_workers
         if need.accelerator == "mps" and least > 1:

@@ -56,6 +56,16 @@ def test_an_exit_code_is_the_commands_own(fleet: Fleet, script: str, code: int, 
     assert (fault.evidence.kind, fault.evidence.signal, fault.evidence.exit_code) == (kind, signal, code)
 
 
+def test_a_word_that_no_program_can_be_given_ends_the_task_and_not_its_guard(fleet: Fleet) -> None:
+    plane = RecordingPlane(CommandJob(command=("true", "a" * 200_000)))
+    fleet(plane)
+
+    (ended,) = plane.wait_ended()
+
+    assert (ended.state, ended.reason) == (TaskState.FAILED, Reason.EXITED)
+    assert "Argument list too long" in ended.sentence
+
+
 def test_a_program_that_does_not_exist_is_named(fleet: Fleet) -> None:
     plane = RecordingPlane(CommandJob(command=("no-such-program", "x")))
     fleet(plane)

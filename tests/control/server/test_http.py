@@ -83,6 +83,12 @@ def test_numbers_and_names_that_no_plane_can_store_are_bad_requests(asked: Asked
     assert told(asked.one("PUT", "/v1/callers/prc-1", json={})) == (400, "bad_request")
 
 
+def test_a_job_is_ended_for_a_reason_that_somebody_outside_can_have(asked: Asked) -> None:
+    path = f"/v1/jobs/{a_queued_job(asked)}/cancel"
+    assert told(asked.one("POST", path, json={"reason": "done"})) == (400, "bad_request")
+    assert asked.one("POST", path, json={"reason": "caller_gone"}).json()["reason"] == "caller_gone"
+
+
 def test_lists_are_limited_and_filtered_by_owner(asked: Asked) -> None:
     mine = [a_queued_job(asked) for _ in range(3)]
     other = asked.one("POST", "/v1/jobs", json={**a_job(), "owner": "prc-0123456789ab"}).json()["id"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
@@ -34,7 +34,9 @@ class SpecToExplain(Asked):
 
 
 class Cancellation(Asked):
-    reason: Reason = Reason.CANCELLED_BY_USER
+    """Why somebody who is not the plane itself ends a job."""
+
+    reason: Literal[Reason.CANCELLED_BY_USER, Reason.CALLER_GONE] = Reason.CANCELLED_BY_USER
     kill: bool = False
 
 
