@@ -36,13 +36,14 @@ class Lingering:
 
     def _watch(self) -> None:
         time.sleep(self._grace_s / _LOOKS)  # most processes have ended by then, and looking takes a while
-        signs = Signs()
-        since, (used_s, moved) = time.monotonic(), signs.look()
-        while time.monotonic() - since < self._grace_s:
+        signs, quiet = Signs(), 0
+        used_s, moved = signs.look()
+        while quiet < _LOOKS:  # looks, not seconds: a machine that stood still for a while is no sign of anything
             time.sleep(self._grace_s / _LOOKS)
             used, now_moved = signs.look()
+            quiet += 1
             if now_moved != moved or used - used_s > _BUSY_SHARE * self._grace_s:
-                since, used_s, moved = time.monotonic(), used, now_moved
+                quiet, used_s, moved = 0, used, now_moved
         said = f"gpulayer: the script has ended, and {self._who()} did nothing for {self._grace_s:g} s: it is left behind."
         print(said, file=sys.stderr, flush=True)
         if not self._handlers_run:

@@ -148,6 +148,7 @@ def test_a_caller_killed_together_with_its_workers_is_found_lost_by_the_next_pro
 
     for pid in [script.process.pid, *hosts]:
         os.kill(pid, signal.SIGKILL)
+    script.process.wait(30)  # a large process takes its time to die, and holds its lock meanwhile
 
     nothing_left(home)
     job = job_of(home)
