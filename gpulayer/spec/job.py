@@ -119,7 +119,7 @@ class JobBase(Spec):
 
 
 def _refuse_nul(field: str, texts: Iterable[str]) -> None:
-    """No program can be given a NUL, and no database stores it."""
+    """No program can be given a NUL."""
     if any("\0" in text for text in texts):
         raise InvalidJob(f"There is a NUL character in {field}.", next_step="Leave it out.", field=field)
 

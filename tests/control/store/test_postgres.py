@@ -189,7 +189,7 @@ def test_without_psycopg_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_text_that_postgresql_can_not_keep_harms_nothing(store: Store) -> None:
-    record = a_record(spec=a_command(name="a\0b", env={"A": "\0" * 5}), sentence="it said \0")
+    record = a_record(spec=a_command(labels={"A": "\0" * 5}), sentence="it said \0")
     with store.write() as db:
         written = jobs.add(db, record, (), key="\0key")
         workers.register(db, a_worker("w\0"), 1.0)
