@@ -75,7 +75,7 @@ def test_a_worker_that_heard_nothing_for_a_lease_kills_its_ranks_and_tells_their
     plane.change(away=False)
     (ended,) = plane.wait_ended()
     assert (ended.state, ended.reason) == (TaskState.LOST, Reason.WORKER_LOST)
-    assert "lease" in ended.sentence  # in the words of the worker or of its guard: whoever looks at the clock first
+    assert "a lease of 2 s" in ended.sentence
 
 
 def test_a_worker_whose_plane_knows_by_locks_that_it_lives_has_no_lease(fleet: Fleet, tmp_path: Path) -> None:

@@ -329,12 +329,16 @@ def test_two_workers_with_folders_of_their_own_meet_in_one_job(
     with zipfile.ZipFile(tmp_path / "bundle.zip", "w") as bundle:
         bundle.write(tmp_path / "train.py", "train.py")
     source = plane.put_blob(tmp_path / "bundle.zip").sha256
-    with join(server, "--name", "red"), join(server, "--name", "blue"):
+    with join(server, "--name", "red") as red, join(server, "--name", "blue") as blue:
         until(lambda: len(plane.workers()) == 2)
         job = plane.submit(DistributedJob(entrypoint="train.py", num_workers=2, source=source, **REMOTE))
         found = ended(plane, job.id)
         assert found.state is JobState.SUCCEEDED, (found.sentence, [line.text for line in plane.lines(job.id)])
+        for worker in (red, blue):  # they clear up after the job's end is known, and leave when that is done
+            worker.signal()
+            assert worker.ended() == 0
     where = f"in /tmp/gpulayer-{os.getuid()}/work/{job.id}.1"
     said = [line.text for line in plane.lines(job.id) if line.rank is not None]
     assert sorted(said) == [where, f"{where}.1", "sum 2", "sum 2"]  # both on one machine: see the first's path
     assert sorted(each.path for each in plane.artifacts(job.id)) == ["node0/rank0", "node1/rank1"]
+    assert not list(Path(f"/tmp/gpulayer-{os.getuid()}/work").glob(f"{job.id}.*"))
