@@ -33,7 +33,7 @@ class Undertaking(Protocol):
     @property
     def end(self) -> Ending | None: ...
     def update(self, order: Order) -> None: ...
-    def renew(self, lease_until: float) -> None: ...
+    def renew(self) -> None: ...
     def stop(self, stop: Stop) -> None: ...
     def abandon(self, sentence: str = ...) -> None: ...
     def tell_end(self) -> None: ...
@@ -172,7 +172,7 @@ class Agent:
     def _begin(self, order: Order) -> Undertaking:
         if order.launch:  # we never said that it is ready: an earlier incarnation did, and started it
             return leftovers.unknown(order, self._site, self._plane, self._on_end)
-        return Task(order, self._site, self._plane, self._on_end, self._lease_until)
+        return Task(order, self._site, self._plane, self._on_end, self._lease if self._site.leased else None)
 
     def _current(self) -> list[Undertaking]:
         with self._lock:
@@ -212,19 +212,13 @@ class Agent:
         while not self._leaving.wait(max(0.05, min(1.0, self._lease.until - clock()))):
             self._check_lease()
 
-    @property
-    def _lease_until(self) -> float | None:
-        return self._lease.until if self._site.leased else None
-
     def _pass_lease_on(self) -> None:
-        until = self._lease_until
-        if until is not None:
-            for task in self._current():
-                task.renew(until)
+        for task in self._current():
+            task.renew()
 
     def _check_lease(self) -> None:
         if self._site.leased and self._lease.passed(clock()):
-            self.abandon(f"Its worker was not heard from for a lease of {self._lease.seconds:g} s.")
+            self.abandon(self._lease.broken)
 
 
 def _key(order: Order) -> _Key:

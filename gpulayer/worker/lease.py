@@ -27,6 +27,11 @@ class Lease:
         """How long a question may wait for its answer."""
         return self.seconds / POLLS_A_LEASE
 
+    @property
+    def broken(self) -> str:
+        """Why ranks end with it, whether the worker sees its end or, for one that stands still, a guard does."""
+        return f"Its worker was not heard from for a lease of {self.seconds:g} s."
+
     def renew(self, asked_at: float, seconds: float) -> None:
         """Take note of the answer to a question that was asked at ``asked_at``."""
         self.seconds = seconds

@@ -46,7 +46,7 @@ class Leftover:
     def update(self, order: Order) -> None:
         """It has no processes that could follow."""
 
-    def renew(self, lease_until: float) -> None:
+    def renew(self) -> None:
         """It has no processes that could outlive a lease."""
 
     def stop(self, stop: Stop) -> None:

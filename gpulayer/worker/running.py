@@ -19,6 +19,7 @@ from gpulayer.worker.faults import Faults
 from gpulayer.worker.gathering import Gathering
 from gpulayer.worker.guarded import Guarded
 from gpulayer.worker.layout import TaskFolders
+from gpulayer.worker.lease import Lease
 from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.relay import Relay
 from gpulayer.worker.reporter import Reporter
@@ -55,6 +56,7 @@ class Running:
         faults: Faults,
         guard: Guarded,
         launch: Launch,
+        lease: Lease | None,
     ) -> None:
         order = wishes.order
         self._wishes = wishes
@@ -64,6 +66,7 @@ class Running:
         self._faults = faults
         self._guard = guard
         self._launch = launch
+        self._lease = lease
         self._gathered = Gathering(order, where, plane, reporter)
         self._background = Background("gpulayer-background", self._gathered.on_trouble)
         self._relay = Relay(order, where, plane, reporter, self._background, faults.add, self._died_with_agent)
@@ -78,8 +81,8 @@ class Running:
         if self._wishes.start(self._begin, self._on_stop):
             self._reporter.send(TaskRunning)
             self._watch()
-        if self._guard.expired:  # we were halted, or else we would have been first
-            self._wishes.end(Stop(reason=Reason.WORKER_LOST, sentence="Its worker was halted for longer than its lease."))
+        if self._guard.expired and self._lease is not None:  # it looked at the clock before we did
+            self._wishes.end(Stop(reason=Reason.WORKER_LOST, sentence=self._lease.broken))
         self._relay.finish(_HEAR_OUT_S)
         return self._conclude()
 

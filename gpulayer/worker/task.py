@@ -19,6 +19,7 @@ from gpulayer.worker.addresses import LOOPBACK
 from gpulayer.worker.faults import Faults
 from gpulayer.worker.gating import Gating
 from gpulayer.worker.guarded import Guarded
+from gpulayer.worker.lease import Lease
 from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.ports import Unreachable
 from gpulayer.worker.reporter import Reporter
@@ -34,7 +35,7 @@ class Task:
     """Drives one task in a thread of its own; its other methods may be called from any other."""
 
     def __init__(
-        self, order: Order, site: Site, plane: PatientPlane, on_end: Callable[[Task], None], lease_until: float | None = None
+        self, order: Order, site: Site, plane: PatientPlane, on_end: Callable[[Task], None], lease: Lease | None = None
     ) -> None:
         self._site = site
         self._plane = plane
@@ -43,7 +44,7 @@ class Task:
         self._wishes = Wishes(order)
         self._reporter = Reporter(plane, site.me, order)
         self._faults = Faults(self._wishes, self._reporter)
-        self._lease_until = lease_until
+        self._lease = lease
         self._guard: Guarded | None = None
         self._running: Running | None = None
         self._end: Ending | None = None
@@ -65,11 +66,10 @@ class Task:
         if self._running is not None:
             self._running.update(order)
 
-    def renew(self, lease_until: float) -> None:
-        """Take note that the plane counts on the worker until then."""
-        self._lease_until = lease_until
-        if self._guard is not None:
-            self._guard.lease(lease_until)
+    def renew(self) -> None:
+        """Take note that the plane counts on the worker for longer."""
+        if self._guard is not None and self._lease is not None:
+            self._guard.lease(self._lease.until)
 
     def stop(self, stop: Stop) -> None:
         """End the task; the first reason stays, a later stop may only be harder."""
@@ -108,8 +108,7 @@ class Task:
         """Return how it ended, and whether its folders still hold what could not be stored."""
         can = self._site.me.capabilities
         self._guard = guard = Guarded(self._where.guard_log, self._wishes.wake)
-        if self._lease_until is not None:
-            guard.lease(self._lease_until)
+        self.renew()
         gating = Gating(self._wishes, self._where, self._plane, self._reporter, can.advertise_address or LOOPBACK)
         try:
             given = secrets.fetch(self.order, self._plane)
@@ -129,7 +128,7 @@ class Task:
             gating.close()
 
     def _run_through(self, guard: Guarded, launch: torchrun.Launch) -> tuple[Ending, bool]:
-        running = Running(self._wishes, self._where, self._plane, self._reporter, self._faults, guard, launch)
+        running = Running(self._wishes, self._where, self._plane, self._reporter, self._faults, guard, launch, self._lease)
         self._running = running
         running.update(self.order)  # one that came while it was made
         found = running.run()
