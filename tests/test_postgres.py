@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.postgres import Cluster
+from tests.waiting import wait_for
 
 HOLDS = """
 import sys
@@ -24,10 +24,7 @@ sys.stdin.read()
 
 
 def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
+    wait_for(true, within=20.0)
 
 
 def processes_of(folder: Path) -> list[int]:

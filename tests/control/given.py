@@ -11,6 +11,7 @@ from gpulayer.spec.job import CommandJob, DistributedJob
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.records import JobRecord, TaskRecord
 from gpulayer.spec.workers import Capabilities, WorkerInfo
+from tests.waiting import wait_for
 
 
 def a_command(**fields: Any) -> CommandJob:
@@ -66,10 +67,4 @@ def a_share(job_id: str, rank: int, *, path: str = "last.ckpt", serial: int = 1,
 
 def until(true: Callable[[], object], within_s: float = 10.0) -> None:
     """Wait for the thing itself; fails at the deadline."""
-    import threading
-    import time
-
-    end = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < end, "it did not happen in time"
-        threading.Event().wait(0.005)
+    wait_for(true, within=within_s)

@@ -16,7 +16,8 @@ from gpulayer.plane import Plane
 from gpulayer.spec.job import DistributedJob
 from gpulayer.spec.news import Cursor
 from gpulayer.spec.records import JobRecord
-from tests.end_to_end.processes import of_home, wait_for
+from tests.end_to_end.processes import of_home
+from tests.waiting import wait_for
 
 GPULAYER = (sys.executable, "-m", "gpulayer")
 WAIT_S = 120.0

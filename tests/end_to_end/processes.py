@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 SCRIPT_S = 600.0
 """When a script is taken to hang: two jobs that start take some minutes where ten programs share a core."""
-
-Seen = TypeVar("Seen")
 
 
 def _alive(entry: Path) -> bool:
@@ -55,13 +50,3 @@ def agents(home: Path) -> list[int]:
 
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-
-
-def wait_for(look: Callable[[], Seen], *, within: float, what: str) -> Seen:
-    """Look again and again until it is true; fail with what was awaited once ``within`` seconds passed."""
-    deadline = time.monotonic() + within
-    while not (seen := look()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {within} s: {what}")
-        time.sleep(0.02)
-    return seen

@@ -20,9 +20,10 @@ import pytest
 from gpulayer import plane
 from gpulayer.spec.states import JobState, Reason
 from tests.server.running import Server
+from tests.waiting import wait_for
 from tests.worker.standing import Started
 
-from .processes import SCRIPT_S, of_home, wait_for
+from .processes import SCRIPT_S, of_home
 
 pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 PROGRAM = Path(__file__).parent / "programs" / "shipping.py"

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from .processes import SCRIPT_S, of_home, wait_for
+from tests.waiting import wait_for
+
+from .processes import SCRIPT_S, of_home
 from .test_checkpoints_shipped import folder as folder
 from .test_checkpoints_shipped import run
 

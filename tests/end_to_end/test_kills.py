@@ -14,8 +14,9 @@ import pytest
 from gpulayer import plane
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
+from tests.waiting import wait_for
 
-from .processes import agents, of_home, ranks, wait_for
+from .processes import agents, of_home, ranks
 
 PROGRAM = Path(__file__).parent / "programs" / "endless.py"
 pytestmark = pytest.mark.timeout(300)

@@ -14,8 +14,9 @@ from gpulayer.control.server.quota import MARK
 from gpulayer.plane import Plane
 from gpulayer.spec.job import CommandJob
 from gpulayer.spec.records import JobRecord
-from tests.end_to_end.processes import SCRIPT_S, wait_for
+from tests.end_to_end.processes import SCRIPT_S
 from tests.end_to_end.test_remote import Fleet, ended, gpulayer
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 MOST_LINES = 20_000

@@ -23,8 +23,9 @@ from gpulayer import plane as planes
 from gpulayer.plane import Plane
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
-from tests.end_to_end.processes import SCRIPT_S, wait_for
+from tests.end_to_end.processes import SCRIPT_S
 from tests.server.running import Server
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 

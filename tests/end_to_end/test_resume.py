@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from gpulayer import plane
+from tests.waiting import wait_for
 
-from .processes import SCRIPT_S, of_home, wait_for
+from .processes import SCRIPT_S, of_home
 
 pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 PROGRAM = Path(__file__).parent / "programs" / "resuming.py"

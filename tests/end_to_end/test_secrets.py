@@ -22,8 +22,9 @@ from gpulayer.spec.records import JobRecord
 from gpulayer.spec.resources import Placement
 from gpulayer.spec.states import JobState
 from gpulayer.worker import processes
-from tests.end_to_end.processes import SCRIPT_S, wait_for
+from tests.end_to_end.processes import SCRIPT_S
 from tests.server.running import Server
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 

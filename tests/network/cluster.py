@@ -7,11 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
 from gpulayer import settings
 from gpulayer.client import source
@@ -19,12 +17,14 @@ from gpulayer.errors import GPULayerError
 from gpulayer.plane import Plane
 from gpulayer.plane import open as open_plane
 from gpulayer.spec.job import DistributedJob
-from gpulayer.spec.records import JobRecord
+from gpulayer.spec.records import JobRecord, WorkerRecord
 from tests.network.lan import Host
+from tests.waiting import wait_for
 
 PROGRAMS = Path(__file__).parent / "programs"
 PORT = 8470
-Seen = TypeVar("Seen")
+STEPS, PAUSE_S = 60, 0.2
+"""How often the counting program counts, unless told otherwise, and how long it pauses in between."""
 
 
 class Cluster:
@@ -141,15 +141,6 @@ def cluster(hosts: Mapping[str, Host], lease_s: float) -> Iterator[Cluster]:
         made.close()
 
 
-def wait_for(look: Callable[[], Seen], *, within: float, what: str) -> Seen:
-    """Look again and again until it is true; fail with what was awaited once ``within`` seconds passed."""
-    deadline = time.monotonic() + within
-    while not (seen := look()):
-        assert time.monotonic() < deadline, f"not within {within} s: {what}"
-        time.sleep(0.05)
-    return seen
-
-
 def ended(plane: Plane, job_id: str, *, within: float) -> JobRecord:
     """Wait until a job has ended."""
 
@@ -169,6 +160,31 @@ def counted(plane: Plane, job_id: str) -> dict[int, list[int]]:
         if line.rank is not None and line.text.startswith("step "):
             found.setdefault(line.rank, []).append(int(line.text.removeprefix("step ")))
     return found
+
+
+def begin(plant: Cluster, plane: Plane, *args: object, steps: int = STEPS, **fields: object) -> JobRecord:
+    """Start a counting job, and wait until both ranks have counted a little."""
+    job = plant.submit(plane, "counting.py", steps, PAUSE_S, *args, **fields)
+    wait_for(lambda: all(len(counted(plane, job.id).get(rank, ())) > 4 for rank in (0, 1)), within=90, what="both count")
+    return job
+
+
+def worker(plane: Plane, name: str) -> WorkerRecord:
+    return next(each for each in plane.workers() if each.info.name == name)
+
+
+def nothing_runs(plant: Cluster, *, within: float = 10.0) -> None:
+    """No training process is left on any machine."""
+    wait_for(lambda: not (plant.ranks("red") or plant.ranks("blue")), within=within, what="all ranks are gone")
+
+
+def works_again(plant: Cluster, plane: Plane) -> None:
+    """A job on both workers succeeds, whatever there was before."""
+    for name in ("red", "blue"):
+        wait_for(lambda name=name: worker(plane, name).state == "online", within=60, what=f"{name} is back")  # type: ignore[misc]
+        assert worker(plane, name).leased == ()
+    again = ended(plane, plant.submit(plane, "counting.py", 5, 0).id, within=90)
+    assert again.state == "succeeded", again.sentence
 
 
 _GPULAYER = (sys.executable, "-m", "gpulayer")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-from tests.network.cluster import cluster, ended
+from tests.network.cluster import cluster, ended, nothing_runs, works_again
 from tests.network.conftest import LEASE_S
 from tests.network.lan import Host
-from tests.network.test_links import nothing_runs, works_again
 
 
 def test_a_job_that_fills_the_disk_of_a_worker_fails_with_that_and_the_worker_goes_on(hosts: dict[str, Host]) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.network.cluster import Cluster, cluster, counted, ended, wait_for
+from tests.network.cluster import STEPS, Cluster, begin, cluster, counted, ended, nothing_runs, worker, works_again
 from tests.network.lan import Host
-from tests.network.test_links import STEPS, begin, nothing_runs, worker, works_again
+from tests.waiting import wait_for
 
 
 def test_a_killed_rank_fails_the_job_by_name_and_ends_it_everywhere(plant: Cluster) -> None:

@@ -6,37 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpulayer.plane import Plane
-from gpulayer.spec.records import JobRecord, WorkerRecord
-from tests.network.cluster import Cluster, cluster, counted, ended, wait_for
+from tests.network.cluster import (
+    PAUSE_S,
+    STEPS,
+    Cluster,
+    begin,
+    cluster,
+    counted,
+    ended,
+    nothing_runs,
+    worker,
+    works_again,
+)
 from tests.network.lan import Host
-
-STEPS, PAUSE_S = 60, 0.2
-
-
-def begin(plant: Cluster, plane: Plane, *args: object, steps: int = STEPS, **fields: object) -> JobRecord:
-    """Start a counting job, and wait until both ranks have counted a little."""
-    job = plant.submit(plane, "counting.py", steps, PAUSE_S, *args, **fields)
-    wait_for(lambda: all(len(counted(plane, job.id).get(rank, ())) > 4 for rank in (0, 1)), within=90, what="both count")
-    return job
-
-
-def worker(plane: Plane, name: str) -> WorkerRecord:
-    return next(each for each in plane.workers() if each.info.name == name)
-
-
-def nothing_runs(plant: Cluster, *, within: float = 10.0) -> None:
-    """No training process is left on any machine."""
-    wait_for(lambda: not (plant.ranks("red") or plant.ranks("blue")), within=within, what="all ranks are gone")
-
-
-def works_again(plant: Cluster, plane: Plane) -> None:
-    """A job on both workers succeeds, whatever there was before."""
-    for name in ("red", "blue"):
-        wait_for(lambda name=name: worker(plane, name).state == "online", within=60, what=f"{name} is back")  # type: ignore[misc]
-        assert worker(plane, name).leased == ()
-    again = ended(plane, plant.submit(plane, "counting.py", 5, 0).id, within=90)
-    assert again.state == "succeeded", again.sentence
+from tests.waiting import wait_for
 
 
 def test_a_link_that_is_back_before_the_lease_is_over_costs_nothing(plant: Cluster) -> None:

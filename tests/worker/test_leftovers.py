@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from gpulayer.spec.reports import TaskRunning
 from gpulayer.spec.states import JobState, Reason, TaskState
 from gpulayer.worker import processes
 from tests.left_running import left_running, wait_until_none_is_left
+from tests.waiting import wait_for
 from tests.worker.recording import RecordingPlane
 from tests.worker.standing import Started, ended, printed, run, signals
 
@@ -34,13 +34,6 @@ def guard_of(worker: Started) -> int:
     return guard
 
 
-def wait_for(found: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30.0
-    while not found():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_lines_and_files_of_a_killed_worker_come_with_its_next_start(home: Path, plane: Plane, tmp_path: Path) -> None:
     script = f"echo up; {signals(tmp_path / 'go')}; echo file > out; echo late; touch {tmp_path / 'said'}; sleep 600"
     with Started("--name", "red") as worker:
@@ -48,7 +41,7 @@ def test_lines_and_files_of_a_killed_worker_come_with_its_next_start(home: Path,
         printed(plane, job.id, "up")
         worker.signal(signal.SIGSTOP)  # what is printed now can't be sent before it is killed
         (tmp_path / "go").touch()
-        wait_for((tmp_path / "said").exists)
+        wait_for((tmp_path / "said").exists, within=30.0)
         worker.process.kill()
         worker.ended()
     found = ended(plane, job.id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from gpulayer.spec.states import JobState, Reason
 from gpulayer.spec.tokens import TokenRequest
 from gpulayer.worker import processes
 from tests.server.running import Server
+from tests.waiting import wait_for
 from tests.worker.standing import Started, ended, printed, run, signals
 
 REMOTE: dict[str, Any] = {"placement": {"target": "remote"}}
@@ -66,11 +66,7 @@ def join(tmp_path: Path) -> Callable[..., Started]:
 
 
 def until(found: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 30.0
-    while not (value := found()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return value
+    return wait_for(found, within=30.0)
 
 
 def state_of(plane: Plane) -> str:
