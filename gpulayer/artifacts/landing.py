@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 from gpulayer.errors import UnsafePath
+from gpulayer.spec.files import is_below
 
 
 def plain(path: str) -> PurePosixPath:
     """Return a relative path of names alone; any other is refused, as whoever wrote it meant another place."""
-    if "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
+    if not is_below(path):
         raise UnsafePath(f"{path!r} is no path below the folder it is to be written to.", path=path)
     return PurePosixPath(path)
 

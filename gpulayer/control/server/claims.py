@@ -12,6 +12,8 @@ from gpulayer.spec.files import Blob, FileEntry, Manifest, is_below, is_named_bl
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.reports import CallStored, CheckpointAnnounced, OutputsIndexed, RankOutcome, Report
 
+_LONGEST_PATH = 4096
+
 
 def check_task(report: Report) -> None:
     """Refuse files that would be filed under another task than the one that the report speaks of."""
@@ -59,7 +61,7 @@ def _check_entries(entries: Iterable[FileEntry]) -> None:
 
 
 def _check_path(path: str) -> None:
-    if not is_below(path):
+    if len(path) > _LONGEST_PATH or not is_below(path):
         raise BadRequest(f"{path[:200]!r} is no path below an output folder.")
 
 

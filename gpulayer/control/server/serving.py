@@ -10,7 +10,6 @@ import resource
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -30,15 +29,6 @@ _SPARE = 64
 _BACKLOG = 2048
 _THREADS = 24
 """More that ask the database at once only wait for each other, each with descriptors of its own."""
-
-
-@dataclass(frozen=True)
-class Door:
-    """Where a server listens, and the certificate it shows there (none: plain HTTP)."""
-
-    host: str
-    port: int
-    tls: Tls | None
 
 
 def is_loopback(host: str) -> bool:
