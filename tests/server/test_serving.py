@@ -56,7 +56,7 @@ def test_its_log_tells_each_event_once_and_neither_successes_nor_secrets(server:
         run_to_its_end(client, worker, job["id"])
         made = client.post("/v1/tokens", json={"role": "user", "name": "ann"}).json()
         client.delete(f"/v1/tokens/{made['id']}")
-        client.get("/v1/jobs/job-0")
+        client.get("/v1/jobs/job-none")  # no id begins so
         client.delete(f"/v1/workers/{worker.id}")
     status, log = server.stop()
     assert status == 0
