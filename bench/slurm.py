@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from standing import end
+
 _PROGRAMS = ("srun", "slurmctld", "slurmd", "munged", "sinfo")
 _UP_S = 30.0
 
@@ -88,12 +90,7 @@ def _daemon(folder: Path, environ: dict[str, str], name: str, *options: str) -> 
     try:
         yield
     finally:
-        daemon.terminate()
-        try:
-            daemon.wait(15)
-        except subprocess.TimeoutExpired:
-            daemon.kill()
-            daemon.wait()
+        end(daemon)
 
 
 def _program(name: str) -> str | None:

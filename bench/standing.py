@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpulayer import plane as planes
 from gpulayer.plane import Plane
@@ -83,13 +84,18 @@ def running(environ: Mapping[str, str], *words: str) -> Iterator[Running]:
         assert said, f"{program.args} ended with {program.wait()}"
         yield Running(program.pid, said)
     finally:
-        program.terminate()
-        try:
-            program.wait(20)
-        except subprocess.TimeoutExpired:
-            program.kill()
-            program.wait()
+        end(program)
         program.stdout.close()
+
+
+def end(program: subprocess.Popen[Any]) -> None:
+    """Tell a program to end, and kill one that does not."""
+    program.terminate()
+    try:
+        program.wait(20)
+    except subprocess.TimeoutExpired:
+        program.kill()
+        program.wait()
 
 
 def token_for(role: str, folder: Path, environ: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from gpulayer.plane import Plane
 from gpulayer.spec.job import DistributedJob
 from gpulayer.spec.news import Cursor
 from gpulayer.spec.records import JobRecord
-from tests.end_to_end.processes import of_home
+from tests.end_to_end.processes import await_ends, of_home
 from tests.waiting import wait_for
 
 GPULAYER = (sys.executable, "-m", "gpulayer")
@@ -90,9 +90,4 @@ class Gang:
         for worker in self.workers.values():
             worker.send_signal(signal.SIGCONT)
             worker.send_signal(signal.SIGTERM)
-        for worker in self.workers.values():
-            try:
-                worker.wait(30)
-            except subprocess.TimeoutExpired:
-                worker.kill()
-                worker.wait()
+        await_ends(self.workers.values())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 SCRIPT_S = 600.0
 """When a script is taken to hang: two jobs that start take some minutes where ten programs share a core."""
@@ -50,3 +53,13 @@ def agents(home: Path) -> list[int]:
 
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+def await_ends(programs: Iterable[subprocess.Popen[Any]]) -> None:
+    """Wait for programs that were told to end, and kill those that don't."""
+    for program in programs:
+        try:
+            program.wait(30)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            program.wait()

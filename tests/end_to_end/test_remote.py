@@ -23,7 +23,7 @@ from gpulayer import plane as planes
 from gpulayer.plane import Plane
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
-from tests.end_to_end.processes import SCRIPT_S
+from tests.end_to_end.processes import SCRIPT_S, await_ends
 from tests.server.running import Server
 from tests.waiting import wait_for
 
@@ -91,12 +91,7 @@ class Fleet:
     def close(self) -> None:
         for worker in self._workers.values():
             worker.send_signal(signal.SIGTERM)
-        for worker in self._workers.values():
-            try:
-                worker.wait(30)
-            except subprocess.TimeoutExpired:
-                worker.kill()
-                worker.wait()
+        await_ends(self._workers.values())
         self.server.close()
 
 

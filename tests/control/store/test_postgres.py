@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import traceback
@@ -22,10 +21,11 @@ from gpulayer.control.store import blobs, files, jobs, notifications, schema, wo
 from gpulayer.control.store.migrations import run
 from gpulayer.control.store.store import Store, open_database
 from gpulayer.control.store.tables import log_sizes, metadata
-from gpulayer.errors import BadRequest, DatabaseUnusable, PlaneBusy, PlaneFromChild
+from gpulayer.errors import BadRequest, DatabaseUnusable, PlaneBusy
 from gpulayer.spec.states import JobState
 from tests.control.elsewhere import running, said, tell
 from tests.control.given import a_command, a_gang, a_record, a_share, a_task, a_worker, until
+from tests.control.store.forked import refuses_a_forked_child
 from tests.postgres import Cluster
 
 BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -272,18 +272,7 @@ def test_a_closed_store_leaves_no_connection(postgres: Cluster, postgres_url: st
 def test_a_forked_child_is_refused_and_does_the_parent_no_harm(store: Store) -> None:
     with store.read() as db:
         jobs.newest(db, 1)
-    child = os.fork()
-    if not child:
-        try:
-            with store.read():
-                os._exit(1)
-        except PlaneFromChild:
-            store.close()
-            os._exit(0)
-        os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    with store.write() as db:
-        jobs.add(db, a_record(), ())
+    refuses_a_forked_child(store)
 
 
 # --- several servers -------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,10 +16,11 @@ from gpulayer.control.store import jobs, processes, schema, sqlite
 from gpulayer.control.store.migrations import run
 from gpulayer.control.store.store import Store, open_store
 from gpulayer.control.store.tables import log_sizes, metadata
-from gpulayer.errors import DiskFull, HomeDamaged, HomeTooNew, PlaneFromChild
+from gpulayer.errors import DiskFull, HomeDamaged, HomeTooNew
 from gpulayer.spec.states import JobState
 from tests.control.elsewhere import running, said
 from tests.control.given import a_command, a_record
+from tests.control.store.forked import refuses_a_forked_child
 
 
 @contextmanager
@@ -124,18 +124,7 @@ def test_a_damaged_page_is_called_damaged(tmp_path: Path) -> None:
 
 def test_a_forked_child_is_refused_and_does_the_parent_no_harm(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
-        child = os.fork()
-        if not child:
-            try:
-                with store.read():
-                    os._exit(1)
-            except PlaneFromChild:
-                store.close()
-                os._exit(0)
-            os._exit(2)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        with store.write() as db:
-            jobs.add(db, a_record(), ())
+        refuses_a_forked_child(store)
 
 
 def test_two_processes_that_open_a_fresh_home_at_once_both_can(tmp_path: Path) -> None:
