@@ -6,7 +6,6 @@ import errno
 import hashlib
 import io
 import os
-import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from gpulayer.artifacts import copying
 from gpulayer.errors import BlobNotFound, GPULayerError, PlaneBusy
-from gpulayer.spec.files import Blob
+from gpulayer.spec.files import Blob, is_digest
 
 _CHUNK = 2 * 1024 * 1024
 _ABANDONED_S = 24 * 3600.0
@@ -30,7 +29,6 @@ _BUCKETS = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"))
 _LOOK_S = 0.005
 _READ_ONLY = 0o444
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
 class BlobStore:
@@ -296,7 +294,7 @@ def _hash(source: BinaryIO) -> Blob:
 
 
 def _checked(sha256: str) -> str:
-    if not _SHA256.match(sha256):
+    if not is_digest(sha256):
         raise _not_found(sha256)
     return sha256
 

@@ -19,13 +19,14 @@ class Stopping:
         self._plane = plane
         self._job_id = job_id
         self._wake = wake
-        self._asked: list[tuple[float, threading.Event]] = []
+        self._last: tuple[float, threading.Event] | None = None
+        """When it was asked for last, and whether that was answered."""
         self._trouble: BaseException | None = None
 
     def ask(self, *, kill: bool) -> None:
         """Ask the plane, and return at once."""
         answered = threading.Event()
-        self._asked.append((time.monotonic(), answered))
+        self._last = (time.monotonic(), answered)
         threading.Thread(target=self._cancel, args=(kill, answered), name="gpulayer-stopping", daemon=True).start()
 
     def check(self) -> None:
@@ -35,9 +36,9 @@ class Stopping:
 
     def is_heard(self) -> bool:
         """Say whether the plane has answered the last wish; it is given ``ANSWER_S`` for that."""
-        if not self._asked:
+        if self._last is None:
             return True
-        at, answered = self._asked[-1]
+        at, answered = self._last
         return answered.wait(max(0.0, at + ANSWER_S - time.monotonic()))
 
     def _cancel(self, kill: bool, answered: threading.Event) -> None:

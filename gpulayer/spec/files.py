@@ -97,9 +97,14 @@ def is_below(path: str) -> bool:
     return "\0" not in path and not any(part in ("", ".", "..") for part in path.split("/"))
 
 
+def is_digest(text: str) -> bool:
+    """Say whether a text can be the SHA-256 of a blob: 64 lower-case hexadecimal digits."""
+    return _SHA256.match(text) is not None
+
+
 def is_named_blob(blob: Blob) -> bool:
     """Say whether a blob is named by what can be the digest of its bytes."""
-    return bool(_SHA256.match(blob.sha256)) and blob.size >= 0
+    return is_digest(blob.sha256) and blob.size >= 0
 
 
 def inside(path: str) -> PurePosixPath:

@@ -16,13 +16,12 @@ import anyio.to_thread
 from gpulayer.control.server.growing import Growing
 from gpulayer.control.server.keeping import Keeper
 from gpulayer.errors import BadRequest, MessageTooLarge
-from gpulayer.spec.files import Blob
+from gpulayer.spec.files import Blob, is_digest
 
 LONGEST_BLOB = 1024 * 1024**3
 ABANDONED_S = 24 * 3600.0
 """An upload that nobody goes on with for so long is forgotten."""
 
-_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _SPAN = re.compile(r"bytes (?:(\d{1,15})-(\d{1,15})|\*)/(\d{1,15})\Z")
 
 
@@ -157,7 +156,7 @@ class Upload:
 
 
 def _checked(sha256: str) -> str:
-    if not _SHA256.match(sha256):
+    if not is_digest(sha256):
         raise BadRequest("A blob is named by its SHA-256, in 64 lower-case hexadecimal digits.")
     return sha256
 
