@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from gpulayer.worker.task import Task
 
 _log = logging.getLogger(__name__)
 _PAUSES_S = (0.5, 2.0)
+_LOOK_BESIDE_S = 0.5
 _REMOVED = "this worker was removed from the plane by an admin"
 
 _Key = tuple[str, int, int]
@@ -52,6 +54,7 @@ class Agent:
         self._plane = PatientPlane(site.plane)
         self._on_change = on_change
         self._lease = Lease(clock())
+        self._answer_due = math.inf
         self._lock = threading.Lock()
         self._tasks: dict[_Key, Undertaking] = {}
         self._ended: dict[_Key, Undertaking] = {}
@@ -83,9 +86,11 @@ class Agent:
         """Follow orders until told to leave."""
         if self._site.leased:
             threading.Thread(target=self._watch_lease, name="gpulayer-lease", daemon=True).start()
+            threading.Thread(target=self._ask_beside, name="gpulayer-beside", daemon=True).start()
         seen, wait_s = 0, 0.0
         while not self._leaving.is_set():
             asked = clock()
+            self._answer_due = asked + wait_s
             try:
                 orders = self._ask(seen, wait_s)
             except Exception as trouble:
@@ -99,9 +104,7 @@ class Agent:
                 return
             self.unanswered = False
             self._plane.heard()
-            self._check_lease()  # of the time until this answer came: it may have come too late
-            self._lease.renew(asked, orders.lease_s)
-            self._pass_lease_on()
+            self._renew_lease(asked, orders.lease_s)
             seen, wait_s = orders.version, self._lease.poll_s
             self._follow(orders)
 
@@ -212,7 +215,28 @@ class Agent:
         while not self._leaving.wait(max(0.05, min(1.0, self._lease.until - clock()))):
             self._check_lease()
 
-    def _pass_lease_on(self) -> None:
+    def _ask_beside(self) -> None:
+        """Renew the lease by a second question, on a connection of its own, while the answer to one is overdue.
+
+        What a link swallowed is sent again ever more rarely (RFC 6298, section 5.5), so that one that was cut for long keeps
+        the first answer for about as long again.
+        """
+        while not self._leaving.wait(_LOOK_BESIDE_S):
+            asked = clock()
+            if not self._lease.overdue(self._answer_due, asked):
+                continue
+            try:
+                orders = self._site.plane.orders(self._site.me.id)
+            except Exception as trouble:  # whoever asked first will hear it too, and acts on it
+                _log.debug("nor does a second question reach the plane: %s", trouble)
+            else:
+                self._answer_due = asked
+                if not orders.fenced:
+                    self._renew_lease(asked, orders.lease_s)
+
+    def _renew_lease(self, asked: float, seconds: float) -> None:
+        self._check_lease()  # of the time until this answer came: it may have come too late
+        self._lease.renew(asked, seconds)
         for task in self._current():
             task.renew()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 POLLS_A_LEASE = 3
+_LATE_PARTS = 6
 
 
 def clock() -> float:
@@ -19,6 +20,7 @@ class Lease:
     """
 
     def __init__(self, now: float, seconds: float = 90.0) -> None:
+        self._asked_at = now
         self.seconds = seconds
         self.until = now + seconds
 
@@ -34,8 +36,15 @@ class Lease:
 
     def renew(self, asked_at: float, seconds: float) -> None:
         """Take note of the answer to a question that was asked at ``asked_at``."""
+        if asked_at < self._asked_at:
+            return  # an answer that a later question's overtook
+        self._asked_at = asked_at
         self.seconds = seconds
         self.until = asked_at + seconds
+
+    def overdue(self, since: float, now: float) -> bool:
+        """Whether an answer is late that should have come at ``since``: there is time enough left to ask by another way."""
+        return now - since > self.seconds / _LATE_PARTS
 
     def passed(self, now: float) -> bool:
         return now >= self.until

@@ -7,6 +7,7 @@ that could stay behind. Needs root, iproute2, nftables and util-linux.
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ NET = f"10.77.{os.getpid() % 250}"
 _OURS = f"glt{os.getpid()}"
 _TOOLS = ("ip", "nft", "nsenter", "setpriv", "unshare")
 _WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
+_END_S = 30.0
 _SHARED = Path(f"/tmp/gpulayer-{os.getuid()}")
 """Where GPUlayer puts what must have a short name, or the same one on all machines: each host has its own there."""
 _FIRST = "mount --bind {tmp} {shared}; hostname {name}; echo up; trap : CHLD; while true; do sleep 3600 & wait; done"
@@ -52,6 +54,7 @@ class Host:
             raise RuntimeError(f"host {name} did not come up")
         children = Path(f"/proc/{self._unshare.pid}/task/{self._unshare.pid}/children").read_text().split()
         self.init = int(children[0])
+        self._end = open(os.pidfd_open(self.init), "rb", buffering=0)  # noqa: SIM115
         self.do("ip", "link", "set", "lo", "up")
 
     def popen(
@@ -117,6 +120,12 @@ class Host:
             process.wait()
         if self._unshare.stdout is not None:
             self._unshare.stdout.close()
+        if self._end.closed:
+            return
+        with self._end:
+            ended, _, _ = select.select([self._end], [], [], _END_S)  # the first process ends when all others have
+        if not ended:
+            raise RuntimeError(f"host {self.name} did not end within {_END_S:g} s")
 
     def _enter(self) -> list[str]:
         return [*_WITH_US, "nsenter", "-t", str(self.init), "--net", "--uts", "--pid", "--mount"]

@@ -22,19 +22,24 @@ from tests.network.lan import Host
 from tests.waiting import wait_for
 
 
-def test_a_link_that_is_back_before_the_lease_is_over_costs_nothing(plant: Cluster) -> None:
-    plane = plant.open()
-    job = begin(plant, plane)
-    before = len(counted(plane, job.id)[1])
-    plant.hosts["blue"].cut()
-    # Rank 0 can't go on without rank 1: when its lines stand still, the cut is felt.
-    subprocess.run(["sleep", str(plant.lease_s / 3)], check=True)  # the length of the cut is what is tried
-    plant.hosts["blue"].restore()
-    record = ended(plane, job.id, within=120)
-    assert record.state == "succeeded", record.sentence
-    assert counted(plane, job.id) == {rank: list(range(STEPS)) for rank in (0, 1)}
-    assert before < STEPS
-    assert worker(plane, "blue").state == "online"
+def test_a_link_that_is_back_before_the_lease_is_over_costs_nothing(hosts: dict[str, Host]) -> None:
+    with cluster(hosts, lease_s=21.0) as plant:
+        plant.start_server()
+        join = plant.token("join")
+        for name in ("red", "blue"):
+            plant.start_worker(name, token=join)
+        plane = plant.open()
+        job = begin(plant, plane)
+        before = len(counted(plane, job.id)[1])
+        plant.hosts["blue"].cut()
+        # Rank 0 can't go on without rank 1: when its lines stand still, the cut is felt.
+        subprocess.run(["sleep", str(plant.lease_s / 3)], check=True)  # the length of the cut is what is tried
+        plant.hosts["blue"].restore()
+        record = ended(plane, job.id, within=120)
+        assert record.state == "succeeded", record.sentence
+        assert counted(plane, job.id) == {rank: list(range(STEPS)) for rank in (0, 1)}
+        assert before < STEPS
+        assert worker(plane, "blue").state == "online"
 
 
 def test_a_task_runs_on_to_its_end_while_its_worker_is_cut_off_and_its_lines_catch_up(hosts: dict[str, Host]) -> None:

@@ -78,6 +78,27 @@ def test_a_worker_that_heard_nothing_for_a_lease_kills_its_ranks_and_tells_their
     assert "a lease of 2 s" in ended.sentence
 
 
+def test_while_an_answer_is_lost_on_the_way_a_second_question_keeps_the_lease(fleet: Fleet, tmp_path: Path) -> None:
+    plane = RecordingPlane(shell(f"echo up; {signals(tmp_path / 'go')}"))
+    plane.lease_s = 1.0
+    fleet(plane, leased=True)
+    plane.wait_for(lambda: "up" in plane.text())
+
+    plane.change(swallowing=True)
+    plane.wait_for(lambda: plane.asked_beside > 5)  # two a second at most: the lease of the lost question is long over
+    plane.change(swallowing=False)
+    (tmp_path / "go").touch()
+
+    assert plane.wait_ended()[0].state is TaskState.SUCCEEDED
+
+
+def test_an_answer_that_a_later_one_overtook_does_not_shorten_the_lease() -> None:
+    lease = Lease(now=100.0, seconds=90.0)
+    lease.renew(asked_at=150.0, seconds=90.0)
+    lease.renew(asked_at=110.0, seconds=90.0)
+    assert not lease.passed(239.9)
+
+
 def test_a_worker_whose_plane_knows_by_locks_that_it_lives_has_no_lease(fleet: Fleet, tmp_path: Path) -> None:
     plane = RecordingPlane(shell(f"echo up; {signals(tmp_path / 'go')}"))
     plane.lease_s = 0.1
