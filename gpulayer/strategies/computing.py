@@ -27,7 +27,10 @@ _TERMINATED = 128 + 15
 
 @dataclass(frozen=True)
 class Computation:
-    """A call that may begin. ``run`` is Lightning's own function with its arguments, ``gone`` what it removes."""
+    """A call that may begin. ``run`` is Lightning's own function with its arguments.
+
+    ``gone`` is what it removes, ``notes`` what the user should know of it; both fill while it runs.
+    """
 
     walk: Walk
     number: int
@@ -36,6 +39,7 @@ class Computation:
     namespace: str
     run: Callable[[], Any]
     gone: list[str]
+    notes: list[str] = field(default_factory=list)
     began: float = field(default_factory=time.time)
 
     @functools.cached_property
@@ -143,7 +147,7 @@ class Computation:
         trainer = self.scene.trainer
         fitted = self.function == "fit"
         states = optimizers_of(trainer, collectives) if fitted else {}
-        if collectives and self.walk.context.rank != 0 and self.function != "predict":
+        if collectives and self.walk.context.rank != 0:
             return None
         body = outcome.collect(
             observation,
@@ -157,8 +161,8 @@ class Computation:
         return str(path)
 
     def _files(self) -> dict[str, list[str]]:
-        """What of the call's files no manifest tells: which it removed, and its empty folders."""
-        return {"gone": list(self.gone), "folders": folders.empty(self.walk.paths.work)}
+        """What of the call's files no manifest tells: which it removed, and its empty folders; and its notes."""
+        return {"gone": list(self.gone), "folders": folders.empty(self.walk.paths.work), "notes": list(self.notes)}
 
     def _file(self, what: str) -> Path:
         folder = self.walk.context.task / "bodies"

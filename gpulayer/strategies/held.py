@@ -51,6 +51,7 @@ class Settled:
     result: Any = None
     error: BaseException | None = None
     unapplied: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 class HeldJob:
@@ -81,6 +82,7 @@ class HeldJob:
         self._next = 0
         self._last = job
         self._sent_state = -1
+        self._notes: list[str] = []
 
     def may_hold(self) -> bool:
         """Say whether the job can take another call, as far as is known now."""
@@ -152,7 +154,7 @@ class HeldJob:
         first = _outcome_of(view, 0)
         left = EarlierCall(call=number, status="ok", outcome=first.body)
         result, unapplied = self._apply(first.body, request)
-        return Settled(left, result=result, unapplied=unapplied)
+        return Settled(left, result=result, unapplied=unapplied, notes=self._notes)
 
     def _failed(self, number: int, request: CallRequest, job: JobRecord, view: CallView, interrupts: Interrupts) -> Settled:
         record, told = failure.culprit(job, view)
@@ -182,7 +184,8 @@ class HeldJob:
             return going.apply(fetched, request, lambda text: self._beside.get(text, text), self._arrange)
 
     def _arrange(self, left: dict[str, Any]) -> None:
-        """Bring home what no list of files tells."""
+        """Bring home what no list of files tells, and keep what the user should know."""
+        self._notes = left.get("notes") or []
         self._homecoming.remove(self.job_id, left.get("gone") or [])
         self._homecoming.make_folders(left.get("folders") or [])
 

@@ -33,6 +33,7 @@ from gpulayer.strategies.checkpoints import Announcer
 from gpulayer.strategies.computing import Computation
 from gpulayer.strategies.outcome import Scene
 from gpulayer.strategies.outcome.optimizers import restore_optimizers
+from gpulayer.strategies.predictions import Predicting
 from gpulayer.strategies.walk import Ahead, Walk
 
 
@@ -143,7 +144,11 @@ class InJobLauncher:
             begin = self._meet(number, name, trainer, scene.model, asked)
             run = functools.partial(self._run_showing, adoption.shown_path(asked, ahead.settings), function, trainer, bound)
             gone = [] if _Here.announcer is None else _Here.announcer.gone
-            return Computation(self._walk, number, name, scene, self._namespace, run, gone).compute(begin.state)
+            notes: list[str] = []
+            if name == "predict":
+                predicting = Predicting(trainer, self._namespace)
+                run, notes = functools.partial(predicting.run, run), predicting.notes
+            return Computation(self._walk, number, name, scene, self._namespace, run, gone, notes).compute(begin.state)
 
     def _meet(self, number: int, function: FunctionName, trainer: Any, model: Any, ckpt_path: Any) -> Begin:
         """Arrive at a call; rank 0 says which tensors it brings."""

@@ -13,6 +13,7 @@ ROOT_DIR = "_default_root_dir"
 
 LOGGER_FOLDERS = ("_save_dir", "_root_dir", "save_dir", "root_dir")
 LOGGER_VERSION = "_version"
+SHARDING = ("FSDPStrategy", "ModelParallelStrategy", "DeepSpeedStrategy")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,33 @@ def endings(namespace: str) -> Endings:
 def model_checkpoint(namespace: str) -> Any:
     """Return the ``ModelCheckpoint`` of one copy of Lightning."""
     return importlib.import_module(f"{namespace}.callbacks").ModelCheckpoint
+
+
+@dataclass(frozen=True)
+class PredictionParts:
+    """What one copy of Lightning predicts by."""
+
+    Loop: type[Any]
+    IndexBatchSampler: type[Any]
+    update_dataloader: Callable[..., Any]
+    parse_num_batches: Callable[[Any, float, Any], float]
+
+
+@functools.cache
+def predicting(namespace: str) -> PredictionParts:
+    """Look up how one copy of Lightning predicts."""
+    connector = importlib.import_module(f"{namespace}.trainer.connectors.data_connector")
+    return PredictionParts(
+        Loop=importlib.import_module(f"{namespace}.loops.prediction_loop")._PredictionLoop,
+        IndexBatchSampler=importlib.import_module(f"{namespace}.overrides.distributed")._IndexBatchSamplerWrapper,
+        update_dataloader=importlib.import_module(f"{namespace}.utilities.data")._update_dataloader,
+        parse_num_batches=connector._parse_num_batches,
+    )
+
+
+def computes_together(strategy: Any) -> bool:
+    """Whether a forward pass needs all ranks, as each holds a part of the model only."""
+    return any(base.__name__ in SHARDING for base in type(strategy).__mro__)
 
 
 def tear_down(trainer: Any) -> None:

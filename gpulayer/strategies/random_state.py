@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import numpy
@@ -33,6 +35,19 @@ def take(states: dict[str, Any]) -> None:
         numpy.random.set_state(states["numpy"])
     if "torch" in states:
         torch.random.set_rng_state(states["torch"])
+
+
+@contextlib.contextmanager
+def aside(seed: int) -> Iterator[None]:
+    """Draw from a seed (below 2**32), and go on as if nothing had been drawn."""
+    before = now()
+    random.seed(seed)
+    numpy.random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        take(before)
 
 
 def leave(states: dict[str, Any]) -> None:

@@ -103,6 +103,8 @@ class Session:
         request.strategy.job_id = held.job_id
         if settled.unapplied:
             warnings.warn(_unapplied(settled.unapplied, held.job_id), stacklevel=2)
+        for note in settled.notes:
+            warnings.warn(f"gpulayer: {note}.", stacklevel=2)
         if settled.error is None:
             return settled.result, settled.earlier
         self._earlier.append(settled.earlier)

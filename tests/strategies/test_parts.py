@@ -7,6 +7,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import pytest
+from torch.utils.data import BatchSampler, SequentialSampler
 
 from gpulayer.strategies import names, parts
 
@@ -28,7 +29,8 @@ def test_calls_end_as_we_think_they_do() -> None:
 
 def test_a_trainer_has_the_parts_that_are_touched(trainer: Any) -> None:
     for part, attributes in {
-        "_data_connector": ("attach_data",),
+        "_data_connector": ("attach_data", "_prepare_dataloader", "_requires_distributed_sampler"),
+        "predict_loop": ("_predictions", "max_batches", "_build_kwargs", "_build_step_args_from_hook_kwargs"),
         "_callback_connector": ("_attach_model_callbacks", "_attach_model_logging_functions"),
         "_checkpoint_connector": ("_ckpt_path", "_user_managed", "_parse_ckpt_path"),
         "_logger_connector": ("_progress_bar_metrics", "_callback_metrics", "_logged_metrics"),
@@ -59,3 +61,25 @@ def test_attributes_that_are_left_alone_exist_in_lightning(trainer: Any) -> None
     assert {"trainer", "_data_source", "_combined_loader"} <= set(vars(trainer.fit_loop)) & kinds.skipped(
         type(trainer.fit_loop)
     )
+
+
+def test_predictions_pass_through_the_methods_that_are_replaced() -> None:
+    found = parts.predicting(names.loaded())
+    assert list(inspect.signature(found.Loop.setup_data).parameters) == ["self"]
+    step = ["self", "batch", "batch_idx", "dataloader_idx", "dataloader_iter"]
+    assert list(inspect.signature(found.Loop._predict_step).parameters) == step
+    assert list(inspect.signature(found.update_dataloader).parameters) == ["dataloader", "sampler", "mode"]
+    assert list(inspect.signature(found.parse_num_batches).parameters) == ["stage", "length", "limit_batches"]
+    order = BatchSampler(SequentialSampler(range(3)), 2, drop_last=False)
+    wrapped = found.IndexBatchSampler(order)
+    assert wrapped._batch_sampler is order
+    assert (list(wrapped), wrapped.seen_batch_indices) == ([[0, 1], [2]], [[0, 1], [2]])
+
+
+def test_strategies_whose_ranks_compute_together_are_known() -> None:
+    from lightning.pytorch import strategies
+
+    assert parts.computes_together(strategies.FSDPStrategy())
+    assert parts.computes_together(strategies.ModelParallelStrategy())
+    assert not parts.computes_together(strategies.DDPStrategy())
+    assert strategies.DeepSpeedStrategy.__name__ in parts.SHARDING
