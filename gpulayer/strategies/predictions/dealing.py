@@ -49,7 +49,9 @@ class Dealt:
 
     def __len__(self) -> int:
         """How many batches this rank gets; at least one if any rank does, as Lightning leaves a loader without any alone."""
-        total = min(len(self._order), self._limit)  # type: ignore[arg-type]
+        total = min(length_of(self._order), self._limit)
+        if math.isinf(total):
+            raise TypeError(f"{type(self._order).__name__} has no length.")
         if self._even:
             return math.ceil(total / self._replicas)
         return max(len(range(self._replica, int(total), self._replicas)), min(1, int(total)))
@@ -64,4 +66,12 @@ class Dealt:
 
     def _draws_first(self) -> bool:
         parts = (self._order, getattr(self._order, "sampler", self._order))
-        return not hasattr(self._order, "__len__") or all(type(part).__module__ == _TORCHS_OWN for part in parts)
+        return math.isinf(length_of(self._order)) or all(type(part).__module__ == _TORCHS_OWN for part in parts)
+
+
+def length_of(order: Any) -> float:
+    """How many batches an order has; infinity where it can't say."""
+    try:
+        return len(order)
+    except (TypeError, NotImplementedError):
+        return math.inf

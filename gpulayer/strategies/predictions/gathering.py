@@ -15,7 +15,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from gpulayer.strategies import parts
 from gpulayer.strategies.predictions.batches import digest_of
-from gpulayer.strategies.predictions.dealing import Dealt
+from gpulayer.strategies.predictions.dealing import Dealt, length_of
 from gpulayer.strategies.predictions.weaving import LoaderShare, weave
 
 _ALL = 1.0
@@ -100,8 +100,7 @@ class Predicting:
             order = prepared.batch_sampler._batch_sampler
         else:
             order = dataloader.sampler
-        total = len(order) if hasattr(order, "__len__") else float("inf")
-        limit = self._parts.parse_num_batches(mode, total, self._limit)
+        limit = self._parts.parse_num_batches(mode, length_of(order), self._limit)
         place = self._trainer.distributed_sampler_kwargs
         even = parts.computes_together(self._trainer.strategy)
         dealt = Dealt(order, place["rank"], place["num_replicas"], limit=limit, seed=self._seed(), even=even)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
-from gpulayer.strategies.predictions.dealing import Dealt
+from gpulayer.strategies.predictions.dealing import Dealt, length_of
 
 
 def batches(rows: int, size: int) -> BatchSampler:
@@ -88,3 +89,10 @@ def test_drawing_an_order_leaves_the_random_numbers_of_the_script_alone() -> Non
 
 def test_an_endless_order_is_dealt_out_up_to_its_limit() -> None:
     assert [list(Dealt(itertools.count(), rank, 2, limit=5)) for rank in range(2)] == [[0, 2, 4], [1, 3]]
+
+
+def test_batches_of_an_endless_order_have_no_length() -> None:
+    dealt = Dealt(BatchSampler(itertools.count(), 2, drop_last=False), 1, 2, limit=4)  # type: ignore[arg-type]
+    assert length_of(dealt) == 2
+    assert length_of(Dealt(BatchSampler(itertools.count(), 2, drop_last=False), 0, 2)) == math.inf  # type: ignore[arg-type]
+    assert list(dealt) == [[2, 3], [6, 7]]
