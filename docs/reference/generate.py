@@ -1,14 +1,15 @@
-"""Writes docs/reference/cli.md and errors.md from the code: `make docs`."""
+"""Writes docs/reference/cli.md, errors.md and what-comes-back.md from the code: `make docs`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 
 from gpulayer import errors
 from gpulayer.cli.main import command
+from gpulayer.strategies import kinds
 
 HERE = Path(__file__).parent
 CLI_HEAD = """# Command line
@@ -26,11 +27,43 @@ themselves.
 | class | is a | code | next step |
 |---|---|---|---|
 """
+BACK_HEAD = """# What comes back
+
+Made from the code by `make docs`; don't edit. After each call of a Trainer (a failed one too, as far as it got) the caller's
+own objects hold what rank 0's hold in the job. Looked at are the Trainer with its loops, callbacks and loggers, the module,
+the datamodule and dataloaders, the globals of the script and of its own modules, and whatever these lead to. What did not
+change is left alone. What changed and can't travel is named in one warning, and the rest comes all the same.
+
+Nothing is unpickled: it is plain data and tensors, read with `weights_only=True`. Beside it come the files that the call
+wrote, the optimizers and schedulers (made when first looked at, with their states), Python's, numpy's and torch's random
+states, and the returned value. `predict` returns all ranks' predictions as one device would: see below.
+
+## By kind
+
+| kind | types | how it comes back |
+|---|---|---|
+"""
+PREDICT = """
+## predict
+
+Whole batches are dealt out: of W ranks, rank r computes the batches r, r + W, r + 2W, ... of the loader that one device would
+have. All ranks and the caller get all predictions, in the loader's order, on the CPU; limits count the batches of all ranks.
+A rank may have a batch less than another, or none; where a model's ranks must compute together (FSDP and its like), a rank
+without a batch repeats one, and that prediction is dropped.
+
+| loader | what is returned |
+|---|---|
+| a `DataLoader` of a dataset with indices | the batches of one device, in its order |
+| the same with `shuffle=True` | every row once; all ranks agree on an order, which is not that of one device |
+| a `DistributedSampler` of yours | rows in the dataset's order, each once, if predictions have rows; else batches in turns |
+| anything else, the same batches on every rank | one copy |
+| anything else | rank by rank, and a warning names the loader |
+"""
 
 
 def pages() -> dict[Path, str]:
     """Return the text of each generated page."""
-    return {HERE / "cli.md": cli_page(), HERE / "errors.md": errors_page()}
+    return {HERE / "cli.md": cli_page(), HERE / "errors.md": errors_page(), HERE / "what-comes-back.md": back_page()}
 
 
 def cli_page() -> str:
@@ -78,6 +111,36 @@ def _tree(cls: type[errors.GPULayerError]) -> Iterator[type[errors.GPULayerError
 def _row(cls: type[errors.GPULayerError]) -> str:
     above = ", ".join(base.__name__ for base in cls.__bases__)
     return f"| `{cls.__name__}` | {above} | `{cls.code}` | {cls.fix.replace('|', '/')} |\n"
+
+
+def back_page() -> str:
+    rows = (f"| {kind.value} | {_types(kind)} | {how} |\n" for kind, how in kinds.HOW.items())
+    alone = (f"- of a `{base}`: {_code(sorted(names))}\n" for base, names in kinds.LEFT_ALONE.items())
+    inside = sorted({*kinds.CLOSED_ROOTS, *(f"{name}*" for name in kinds.CLOSED_TORCH)})
+    return "".join(
+        (
+            BACK_HEAD,
+            *rows,
+            PREDICT,
+            "\n## Left alone\n\nLinks between objects, which are made anew, and live things of a process:\n\n",
+            *alone,
+            f"\nObjects of these packages are never looked into: {_code(inside)}; nor, of Lightning, those whose module has ",
+            f"one of {_code(kinds.CLOSED)} in its name.\n",
+        )
+    )
+
+
+def _types(kind: kinds.Kind) -> str:
+    return _code(_spelled(cls) for cls in kinds.types_of(kind)) or "everything else with attributes"
+
+
+def _spelled(cls: type) -> str:
+    public = [part for part in cls.__module__.split(".") if not part.startswith("_") and part != "builtins"]
+    return ".".join([*public, cls.__qualname__])
+
+
+def _code(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
 
 
 if __name__ == "__main__":

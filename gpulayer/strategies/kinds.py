@@ -61,7 +61,7 @@ LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "lightning_ut
 LIBRARIES = (*LIGHTNING, "torch", "torchmetrics", "torchvision", "numpy")
 """Packages whose own objects may lose an inner attribute on the way without a word to the user."""
 
-_CLOSED = (
+CLOSED = (
     ".strategies.",
     ".accelerators.",
     ".plugins.",
@@ -75,8 +75,8 @@ _CLOSED = (
     ".utilities.combined_loader",
     ".callbacks.progress.",
 )
-_CLOSED_TORCH = ("torch.distributed", "torch._", "torch.jit", "torch.utils.tensorboard", "torch.nn.parallel", "torch.fx")
-_CLOSED_ROOTS = frozenset(
+CLOSED_TORCH = ("torch.distributed", "torch._", "torch.jit", "torch.utils.tensorboard", "torch.nn.parallel", "torch.fx")
+CLOSED_ROOTS = frozenset(
     {
         *(
             "threading",
@@ -111,7 +111,7 @@ _LOOP_LINKS = frozenset(
         "current_batch_indices",
     }
 )
-_SKIPPED = {
+LEFT_ALONE = {
     "LightningModule": _MODULE_LINKS,
     "LightningDataModule": frozenset({"trainer"}),
     "Callback": frozenset({"log", "log_dict"}),
@@ -136,7 +136,7 @@ def skipped(cls: type[Any]) -> frozenset[str]:
     names: frozenset[str] = frozenset()
     for base in cls.__mro__:
         if base.__module__.partition(".")[0] in (*LIGHTNING, "torch"):
-            names |= _SKIPPED.get(base.__name__, frozenset())
+            names |= LEFT_ALONE.get(base.__name__, frozenset())
     return names
 
 
@@ -146,10 +146,10 @@ def closed(cls: type[Any]) -> bool:
     module = cls.__module__
     root = module.partition(".")[0]
     if root in LIGHTNING:
-        return any(part in f"{module}." for part in _CLOSED)
+        return any(part in f"{module}." for part in CLOSED)
     if root == "torch":
-        return module.startswith(_CLOSED_TORCH) or issubclass(cls, torch.nn.parallel.DistributedDataParallel)
-    return root in _CLOSED_ROOTS and not _is_trainer(cls)
+        return module.startswith(CLOSED_TORCH) or issubclass(cls, torch.nn.parallel.DistributedDataParallel)
+    return root in CLOSED_ROOTS and not _is_trainer(cls)
 
 
 def _is_trainer(cls: type[Any]) -> bool:
@@ -180,6 +180,23 @@ class Kind(enum.Enum):
     OPAQUE = "opaque"
 
 
+HOW: dict[Kind, str] = {
+    Kind.ATOM: "Replaced by the job's value.",
+    Kind.LIST: "Refilled in place, so that other names for it hold; a tuple is made anew.",
+    Kind.DICT: "Refilled in place, in the job's order; an entry that can't travel stays the caller's and is named.",
+    Kind.SET: "Refilled in place; a frozenset is made anew.",
+    Kind.TENSOR: "Copied in place: values, shape, dtype, `requires_grad`. Meta and lazy tensors get their values.",
+    Kind.ARRAY: "Copied in place, resized where the shape changed.",
+    Kind.GENERATOR: "Goes on from the state that it had in the job.",
+    Kind.FUNCTION: "The caller's own; what a call changed in its closure comes back.",
+    Kind.METHOD: "Found again on the object that it is bound to.",
+    Kind.CLASS: "Found again by its name; changed class attributes come back if the script or its modules define it.",
+    Kind.MODULE: "Globals that a call changed come back, of `__main__` and of modules in the source folder.",
+    Kind.OBJECT: "The object stays; changed attributes come back, slots and the items of a list, dict or set class as well.",
+    Kind.OPAQUE: "Stays as it is; where a call put another one there, the warning names it.",
+}
+"""How each kind comes back: the reference page tells it in these words."""
+
 _BY_TYPE: dict[type[Any], Kind] = {
     list: Kind.LIST,
     tuple: Kind.LIST,
@@ -201,6 +218,12 @@ _BY_TYPE: dict[type[Any], Kind] = {
     weakref.CallableProxyType: Kind.OPAQUE,
     weakref.ReferenceType: Kind.OPAQUE,
 }
+
+
+def types_of(kind: Kind) -> tuple[type[Any], ...]:
+    """Return the types that are of a kind by name; what derives from them or from nothing is told by ``kind_of``."""
+    more = {Kind.ATOM: ATOMS, Kind.TENSOR: (torch.Tensor,), Kind.ARRAY: (numpy.ndarray,), Kind.CLASS: (type,)}
+    return (*(cls for cls, found in _BY_TYPE.items() if found is kind), *more.get(kind, ()))
 
 
 def kind_of(value: Any) -> Kind:

@@ -39,12 +39,13 @@ def run(folder: Path, **env: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("nodes", "devices"), [("1", "2"), ("3", "1")])
-def test_predictions_are_those_of_one_device(tmp_path: Path, nodes: str, devices: str) -> None:
+def test_predictions_are_those_of_one_device_and_three_calls_are_one_job(tmp_path: Path, nodes: str, devices: str) -> None:
     expected = run(tmp_path / "one", ACCELERATOR="cpu", DEVICES="1")
 
     got = run(tmp_path / "several", ACCELERATOR="gpulayer", NODES=nodes, DEVICES=devices)
 
     assert expected["uneven"][0] == [0.0, 1.0, 2.0, 3.0]
+    assert got["jobs"] == 1
     for name in expected.keys() - set(_OF_SEVERAL):
         assert got[name] == expected[name], name
     assert got["ranks"] == int(nodes) * int(devices)

@@ -72,6 +72,15 @@ class Model(pl.LightningModule):
             return {"rows": found, "more": (found[:, :1], [found * 2])}
         return found
 
+    def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
+        return self.net(batch).mean()
+
+    def test_step(self, batch: torch.Tensor, batch_idx: int) -> None:
+        self.log("rows", float(len(batch)))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.0)
+
 
 class Writer(BasePredictionWriter):
     def __init__(self) -> None:
@@ -112,7 +121,10 @@ def main() -> None:
         found[name] = plain(made)
         return made
 
-    one = trainer()
+    one, jobs = trainer(max_epochs=1), []
+    for call in (one.fit, one.test):
+        call(Model(), loader())
+        jobs.append(getattr(one.strategy, "job_id", None))
     first = predict("uneven", loader(), shape=one)
     predict("what a call is given of the one before", DataLoader(first, batch_size=None), shape=one)
     predict("several", [loader(8), loader(3), loader(5, 2)])
@@ -135,6 +147,7 @@ def main() -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         predict("own shards", DataLoader(Stream(8, own=True), batch_size=2))
+    found["jobs"] = len({*jobs, getattr(one.strategy, "job_id", None)})
     found["told"] = [str(each.message) for each in told if "gpulayer" in str(each.message)]
     found["files"] = sorted(path.name for path in Path("written").iterdir() if path.name.startswith("batch"))
     ranks = [torch.load(path, weights_only=True) for path in sorted(Path("written").glob("rank-*"))]
