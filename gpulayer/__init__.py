@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpulayer.errors import JobFailed as JobFailed
     from gpulayer.spec.resources import Resources as Resources
     from gpulayer.strategies.caller import CallerStrategy as GPULayerStrategy  # noqa: F401
+    from gpulayer.trainer.trainer import attach as attach
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ _HOME_OF = {
     "DistributedJob": "gpulayer.spec.job",
     "Trainer": "gpulayer.trainer.trainer",
     "GPULayerStrategy": "gpulayer.trainer.trainer",
+    "attach": "gpulayer.trainer.trainer",
     "in_job": "gpulayer.runtime.context",
 }
 _ERRORS = """

@@ -20,7 +20,7 @@ GPULayerError
 ├── WorkerStartFailed         a local worker did not come up
 ├── UnsupportedPlatform, UnsupportedLightning
 ├── CallRefused               a Trainer call that can't become a job
-│   ├── ScriptUnavailable, CallFromChild, CallFromThread
+│   ├── NobodyStays, ScriptUnavailable, CallFromChild, CallFromThread
 │   └── CallsDiverged         caller and ranks met at different calls
 └── JobFailed                 the job ended, and not well
     ├── RemoteError           the user's exception, where its class can't be rebuilt here
@@ -313,6 +313,11 @@ class UnsupportedLightning(GPULayerError):
 
 class CallRefused(GPULayerError):
     code = "call_refused"
+
+
+class NobodyStays(CallRefused):
+    code = "nobody_stays"
+    fix = "Start a worker with `gpulayer worker start`, or name a plane that has some with GPULAYER_URL."
 
 
 class ScriptUnavailable(CallRefused):

@@ -19,9 +19,9 @@ from gpulayer.cli.jobs import print_explanation
 from gpulayer.cli.opened import opened
 from gpulayer.cli.outcome import FAILED, INTERRUPTED
 from gpulayer.cli.output import Form
-from gpulayer.client import inputs, source
+from gpulayer.client import inputs, source, standing
 from gpulayer.client.local_workers import LocalWorkers
-from gpulayer.errors import PlaneUnreachable
+from gpulayer.errors import NobodyStays, PlaneUnreachable
 from gpulayer.plane import Plane
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob, shape
 from gpulayer.spec.records import Explanation, JobRecord
@@ -84,7 +84,7 @@ def run(
     found = settings.read()
     with opened() as plane:
         if stay.detach and found.url is None:
-            _refuse_nobody_stays(plane)
+            _require_standing(plane)
         local = asked.placement.target == "local"
         with _local_workers(plane, found, shape(asked)[0] if local and not stay.detach else 0):
             if stay.dry_run:
@@ -120,12 +120,11 @@ def _local_workers(plane: Plane, found: settings.Settings, count: int) -> Iterat
         workers.close(CLOSE_S)
 
 
-def _refuse_nobody_stays(plane: Plane) -> None:
-    if not any(worker.info.owner is None and worker.state == "online" for worker in plane.workers()):
-        raise click.UsageError(
-            "With --detach this command leaves, and no worker would be left to run the job: start one with"
-            " `gpulayer worker start`, or name a plane that has some with GPULAYER_URL."
-        )
+def _require_standing(plane: Plane) -> None:
+    try:
+        standing.require(plane)
+    except NobodyStays as refusal:
+        raise click.UsageError(str(refusal)) from refusal
 
 
 def _stay(

@@ -25,6 +25,8 @@ class JobOptions(Spec):
     ``source_dir`` overrides the folder that is bundled. ``match="minor"`` asks for workers with the caller's Python, torch
     and Lightning minor versions, ``"none"`` for any. ``idle_limit_s`` is how long the ranks hold between two calls.
     ``show_ranks`` prints what every rank prints, as ``[rank3] ...``, instead of rank 0's lines from inside of calls.
+    With ``detach`` a call returns None once its job is submitted, and the Trainer stays as it is; the job ends after that call,
+    whatever becomes of this process, and ``gpulayer.attach`` brings it home.
     """
 
     target: Target | None = None
@@ -51,6 +53,7 @@ class JobOptions(Spec):
     match: Literal["minor", "none"] = "minor"
     on_unschedulable: Literal["fail", "queue"] = "fail"
     show_ranks: bool = False
+    detach: bool = False
 
     @model_validator(mode="before")
     @classmethod

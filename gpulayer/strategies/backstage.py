@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from gpulayer import plane
-from gpulayer.client import inputs
+from gpulayer.client import inputs, standing
 from gpulayer.client.follow import say
 from gpulayer.client.homecoming import Homecoming
 from gpulayer.client.local_workers import LocalWorkers
@@ -58,6 +58,8 @@ class Backstage:
         """Bundle the source, submit the job of a script, and say its id."""
         opened = self.plane()
         source = job_spec.find_source(program, request.options)
+        if request.options.detach and self._settings.url is None:
+            standing.require(opened)
         workers = self._start(request.num_nodes) if self._is_ours(request.options) else None
         packed = job_spec.pack(source, program, opened, self._settings.home)
         spec = inputs.carried(opened, job_spec.spec(request, program, source, packed, going.start_settings(opened)))
@@ -71,7 +73,7 @@ class Backstage:
 
     def _is_ours(self, options: JobOptions) -> bool:
         """Say whether a job is one for workers that this process starts."""
-        return options.target == "local" and self._settings.url is None
+        return options.target == "local" and self._settings.url is None and not options.detach
 
     def plane(self) -> Plane:
         with self._lock:

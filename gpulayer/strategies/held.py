@@ -105,6 +105,15 @@ class HeldJob:
             self._tell_processes(job.procs_per_worker, request)
         return True
 
+    def leave(self, number: int, request: CallRequest, earlier: tuple[EarlierCall, ...]) -> None:
+        """Send the go for the last call, with all that it may need of the caller, and let the job go on by itself."""
+        found = resume.resolve(request, self.plane, self._copies(number), self._last)
+        go = going.go(number, request, self._source, self.plane, earlier, found)
+        if request.model is not None:
+            go = go.model_copy(update={"state": self.plane.put_blob(going.state(request.model))})
+        self.plane.go(self.job_id, go)
+        self.plane.farewell(self.job_id)
+
     def _tell_processes(self, processes: int, request: CallRequest) -> None:
         """Say how many processes ``auto`` has become."""
         if self.shape.procs_per_worker == "auto" and not self._answered:

@@ -57,11 +57,11 @@ class Source:
 
 @dataclass(frozen=True)
 class PackedSource:
-    """The bundle of a job, in the plane's store, with the list of what it left out."""
+    """The bundle of a job, in the plane's store, with the list of what it left out, where that is known."""
 
     plane: Plane
     sha256: str
-    left_out: str
+    left_out: str | None
 
     def hash_of(self, path: str) -> str | None:
         """Return the hash that a file had in the bundle, None for one that wasn't in it."""
@@ -73,6 +73,8 @@ class PackedSource:
 
     @functools.cached_property
     def _left_out(self) -> list[tuple[str, str]]:
+        if self.left_out is None:
+            return []
         with self.plane.open_blob(self.left_out) as opened:
             return [(entry["path"].rstrip("/"), entry["rule"]) for entry in json.load(opened)]
 

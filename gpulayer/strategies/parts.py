@@ -75,6 +75,16 @@ def tear_down(trainer: Any) -> None:
     trainer._teardown()
 
 
+def begin_as(trainer: Any, namespace: str, function: str, model: Any) -> None:
+    """Have a Trainer stand where it stands when it hands a call to its launcher."""
+    states = importlib.import_module(f"{namespace}.trainer.states")
+    trainer.state.fn = {"predict": states.TrainerFn.PREDICTING, "test": states.TrainerFn.TESTING}.get(
+        function, states.TrainerFn.FITTING if function == "fit" else states.TrainerFn.VALIDATING
+    )
+    if model is not None:
+        trainer.strategy.connect(model)
+
+
 def attach_data(trainer: Any, model: Any, given: dict[str, Any]) -> None:
     """Link model and data to the Trainer as the start of a call does."""
     trainer.strategy.connect(model)

@@ -21,8 +21,10 @@ from gpulayer.spec.calls import EarlierCall, FunctionName
 from gpulayer.spec.job import Processes
 from gpulayer.strategies import autoload, failure, resume, script, validation
 from gpulayer.strategies.backstage import Backstage
-from gpulayer.strategies.held import HeldJob, Shape
+from gpulayer.strategies.held import HeldJob, Settled, Shape
 from gpulayer.strategies.names import Names
+
+_ATTACH = "gpulayer.attach(job_id, trainer, model) brings it home, here or in another process."
 
 
 @dataclass
@@ -48,6 +50,14 @@ class CallRequest:
         return Shape(self.num_nodes, self.procs_per_worker, self.options)
 
 
+@dataclass(frozen=True)
+class _Left:
+    """A job that was left to itself, and the call that it makes."""
+
+    job_id: str
+    request: CallRequest
+
+
 class Session:
     """One per process, and only in the process that made it.
 
@@ -61,6 +71,7 @@ class Session:
         self._busy_thread: int | None = None
         self._earlier: list[EarlierCall] = []
         self._held: HeldJob | None = None
+        self._left: _Left | None = None
         self._backstage: Backstage | None = None
 
     def expect(self, num_nodes: int, options: JobOptions) -> None:
@@ -88,9 +99,15 @@ class Session:
             return result
 
     def _answer(self, number: int, request: CallRequest) -> tuple[Any, EarlierCall]:
+        if self._left is not None:
+            sentence = f"{self._left.job_id} was left to itself (detach=True), and ends after its call."
+            raise CallRefused(sentence, next_step=_ATTACH)
         request.options = self._stage().placed(request.options)
         validation.check_call(request.function, request.trainer.max_epochs)
         resume.check(request, self._stage().plane)
+        if request.options.detach:
+            self._leave(number, request)
+            return None, EarlierCall(call=number, status="ok")
         held, settled = self._job_for(request), None
         while settled is None:
             with Interrupts() as interrupts:
@@ -101,15 +118,36 @@ class Session:
                 self._held = None
                 held = self._job_for(request)
         request.strategy.job_id = held.job_id
-        if settled.unapplied:
-            warnings.warn(_unapplied(settled.unapplied, held.job_id), stacklevel=2)
-        for note in settled.notes:
-            warnings.warn(f"gpulayer: {note}.", stacklevel=2)
+        warn_of(settled, held.job_id)
         if settled.error is None:
             return settled.result, settled.earlier
         self._earlier.append(settled.earlier)
         self._held = None
         raise settled.error
+
+    def _leave(self, number: int, request: CallRequest) -> None:
+        """Submit a job for this call alone, and let it go on by itself."""
+        held = self._job_for(request)
+        held.leave(number, request, tuple(self._earlier))
+        request.strategy.job_id = held.job_id
+        self._held, self._left = None, _Left(held.job_id, request)
+        say(f"{held.job_id} goes on by itself: gpulayer.attach({held.job_id!r}, ...) brings it home.")
+
+    def attach(self, job_id: str, trainer: Any, model: Any, given: dict[str, Any]) -> Any:
+        """Bring a job home that was left; objects that this process left it with need not be given again."""
+        from gpulayer.strategies.attaching import attach
+
+        self._refuse_elsewhere()
+        with self._one_at_a_time():
+            left = self._left.request if self._left is not None and self._left.job_id == job_id else None
+            if trainer is None and left is not None:
+                trainer, model, given = left.trainer, left.model, left.arguments
+            if trainer is None:
+                raise CallRefused(f"{job_id} was not left by this process.", next_step=_ATTACH)
+            returned = attach(self._stage().plane(), settings.read(), job_id, trainer, model, given)
+            if left is not None:
+                self._left = None
+            return returned
 
     def _job_for(self, request: CallRequest) -> HeldJob:
         held = self._held
@@ -156,8 +194,13 @@ class Session:
             self._backstage = None
 
 
-def _unapplied(names: list[str], job_id: str) -> str:
-    return f"gpulayer: {job_id} changed what can't be brought back here: {', '.join(sorted(names))}."
+def warn_of(settled: Settled, job_id: str) -> None:
+    """Warn of what a call changed and couldn't bring back, and of what else the user should know."""
+    if settled.unapplied:
+        names = ", ".join(sorted(settled.unapplied))
+        warnings.warn(f"gpulayer: {job_id} changed what can't be brought back here: {names}.", stacklevel=3)
+    for note in settled.notes:
+        warnings.warn(f"gpulayer: {note}.", stacklevel=3)
 
 
 @functools.cache

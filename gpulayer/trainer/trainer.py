@@ -46,6 +46,18 @@ class TrainerWithJob:
         return getattr(self.strategy, "job_id", None)
 
 
+def attach(job_id: str, trainer: Any = None, model: Any = None, **given: Any) -> Any:
+    """Bring home a job that a call with ``JobOptions(detach=True)`` left: wait for its end, then be as after that call.
+
+    ``trainer`` and ``model`` are made as the script makes them, ``given`` is what else the call was given (``datamodule=``,
+    ``train_dataloaders=``). In the process that left the job all of them may be left out. Files come to the script's folder.
+    Returns what the call returned and raises what it raised; Ctrl-C leaves the job again. ``CallRefused`` where they don't fit.
+    """
+    from gpulayer.strategies import session
+
+    return session.current().attach(job_id, trainer, model, given)
+
+
 def _is_wish(strategy: Any) -> bool:
     return hasattr(strategy, "gpulayer_wish")
 

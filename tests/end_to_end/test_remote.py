@@ -111,7 +111,7 @@ def folder(tmp_path: Path) -> Path:
     """The folder of a user with the programs in it."""
     folder = tmp_path / "caller"
     folder.mkdir()
-    for name in ("whole.py", "remote.py"):
+    for name in ("whole.py", "remote.py", "leaving.py"):
         shutil.copy(PROGRAMS / name, folder)
     (folder / "pyproject.toml").touch()
     return folder
@@ -312,3 +312,46 @@ def test_a_job_may_be_left_to_the_plane(fleet: Fleet, folder: Path) -> None:
     assert gpulayer(fleet, folder, "jobs", "logs", job_id).stdout == "left\n"
     dry = gpulayer(fleet, folder, "run", "--dry-run", "--gpus", "99", "true")
     assert (dry.returncode, dry.stdout.count("99 usable cuda")) == (1, 2)
+
+
+def told(fleet: Fleet, folder: Path, *argv: str, **env: str) -> tuple[dict[str, Any], str]:
+    """Run a program to its end; the JSON line that it printed, and what it said besides."""
+    process = start(fleet, folder, *argv, **env)
+    out, err = process.communicate(timeout=SCRIPT_S)
+    assert process.returncode == 0, out + err + fleet.said()
+    return json.loads(out.strip().splitlines()[-1]), err
+
+
+def test_a_call_that_is_left_to_itself_comes_home_in_another_process_as_if_it_had_been_awaited(
+    fleet: Fleet, folder: Path, tmp_path: Path
+) -> None:
+    apart = tmp_path / "awaited"
+    shutil.copytree(folder, apart)
+    expected, _ = told(fleet, apart, "leaving.py", "whole")
+
+    left, err = told(fleet, folder, "leaving.py", "leave")
+    assert (left["answer"], left["same"], left["steps"]) == (None, True, 0)
+    assert left["job"] in left["again"]
+    assert "attach" in left["again"]
+    assert f"{left['job']} goes on by itself" in err
+    assert not (folder / "kept").exists()
+
+    home, _ = told(fleet, folder, "leaving.py", "attach", left["job"])
+    assert "other names or shapes" in home.pop("other")
+    assert "was not left by this process" in home.pop("nothing")
+    assert home == expected
+    again, _ = told(fleet, folder, "leaving.py", "attach", left["job"])  # the record stays
+    assert {name: again[name] for name in expected} == expected
+    with closing(fleet.plane()) as plane:
+        assert plane.job(left["job"]).state is JobState.SUCCEEDED
+
+
+def test_the_process_that_left_a_job_needs_no_more_than_its_name(fleet: Fleet, folder: Path) -> None:
+    home, _ = told(fleet, folder, "leaving.py", "here")
+    assert (home["steps"], home["status"], home["opens"]) == (4, "finished", 2)
+
+
+def test_the_error_of_a_job_that_was_left_is_raised_where_it_comes_home(fleet: Fleet, folder: Path) -> None:
+    left, _ = told(fleet, folder, "leaving.py", "leave failing")
+    home, _ = told(fleet, folder, "leaving.py", "attach", left["job"])
+    assert home == {"bad": ["row", 0]}

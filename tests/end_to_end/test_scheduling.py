@@ -64,3 +64,16 @@ def test_what_may_wait_says_for_what_and_until_when(job_options: subprocess.Comp
     waiting, _, ending = job_options.stderr.partition("Traceback")
     assert "needs 2 usable cuda device(s), worker has 0" in waiting
     assert "JobTimedOut" in ending
+
+
+@pytest.mark.parametrize("job_options", [{"detach": True}], indirect=True)
+def test_a_call_is_not_left_to_workers_that_end_with_its_process(
+    job_options: subprocess.CompletedProcess[str], home: Path
+) -> None:
+    opened = plane.open(home, process="cli")
+    assert opened.jobs() == []
+    opened.close()
+
+    assert job_options.returncode == 1
+    assert "NobodyStays" in job_options.stderr
+    assert "gpulayer worker start" in job_options.stderr
