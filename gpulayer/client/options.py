@@ -26,7 +26,9 @@ class JobOptions(Spec):
     and Lightning minor versions, ``"none"`` for any. ``idle_limit_s`` is how long the ranks hold between two calls.
     ``show_ranks`` prints what every rank prints, as ``[rank3] ...``, instead of rank 0's lines from inside of calls.
     With ``detach`` a call returns None once its job is submitted, and the Trainer stays as it is; the job ends after that call,
-    whatever becomes of this process, and ``gpulayer.attach`` brings it home.
+    whatever becomes of this process, and ``gpulayer.attach`` brings it home. With ``resubmit`` a call whose job was broken off
+    from outside (a lost machine, a signal, ``timeout_s``; no exception of the script's) is submitted so many times again, each
+    time from the newest complete checkpoint of the job before, or from the start where it had none.
     """
 
     target: Target | None = None
@@ -54,6 +56,7 @@ class JobOptions(Spec):
     on_unschedulable: Literal["fail", "queue"] = "fail"
     show_ranks: bool = False
     detach: bool = False
+    resubmit: int = Field(default=0, ge=0)
 
     @model_validator(mode="before")
     @classmethod
@@ -72,6 +75,12 @@ class JobOptions(Spec):
             return make(given)
         except ValidationError as cause:
             raise InvalidJob(" ".join(map(_what_is_wrong, cause.errors(include_url=False)))) from None
+
+    @model_validator(mode="after")
+    def _somebody_submits(self) -> JobOptions:
+        if self.detach and self.resubmit:
+            raise InvalidJob("JobOptions(detach=True, resubmit=...) is not possible: only a process that waits submits again.")
+        return self
 
     @field_validator("source_dir", "env_file", mode="before")
     @classmethod

@@ -124,7 +124,7 @@ def checkpoint_path(asked: Any, settings: CallSettings, paths: PathMap, sent: st
     if sent is not None and settings.ckpt_path is not None:
         place = paths.to_job(settings.ckpt_path)
         return place if os.path.exists(place) else sent
-    if isinstance(asked, str | os.PathLike) and os.path.exists(os.fspath(asked)):
+    if isinstance(asked, str | os.PathLike) and os.path.exists(os.fspath(asked)) and not settings.ckpt_again:
         return asked
     callers = settings.ckpt_path
     if callers is None or "://" in callers:
@@ -138,4 +138,4 @@ def checkpoint_path(asked: Any, settings: CallSettings, paths: PathMap, sent: st
 def shown_path(asked: Any, settings: CallSettings) -> Any:
     """Return what ``trainer.ckpt_path`` is to say after a call; None where Lightning's own path is the right one."""
     named = asked is not None and not (isinstance(asked, str) and fingerprint.is_keyword(asked))
-    return asked if named else settings.ckpt_shown
+    return asked if named and not settings.ckpt_again else settings.ckpt_shown

@@ -39,8 +39,8 @@ class CheckpointSettings:
 class CallSettings:
     """All paths are the caller's and absolute. ``ckpt_path`` is what best, last or hpc (or a path) means at the caller.
 
-    ``ckpt_shown`` is what ``trainer.ckpt_path`` calls it where that is another name. ``random`` are the random states that
-    the call before left at the caller.
+    ``ckpt_shown`` is what ``trainer.ckpt_path`` calls it where that is another name, ``ckpt_again`` that it counts whatever the
+    script passes. ``random`` are the random states that the call before left at the caller.
     """
 
     default_root_dir: str | None = None
@@ -48,6 +48,7 @@ class CallSettings:
     checkpoints: list[CheckpointSettings] = field(default_factory=list)
     ckpt_path: str | None = None
     ckpt_shown: str | None = None
+    ckpt_again: bool = False
     random: dict[str, Any] | None = None
 
     @property
@@ -60,7 +61,7 @@ class CallSettings:
 def collect(request: CallRequest, found: Found | None = None) -> CallSettings:
     """Take the caller's settings for a call; ``found`` is the file to load where the caller has found it already."""
     settings = take(request.trainer, request.ckpt_path if found is None else found.path, request.model_given)
-    return replace(settings, ckpt_shown=None if found is None else found.shown)
+    return settings if found is None else replace(settings, ckpt_shown=found.shown, ckpt_again=found.again)
 
 
 def take(trainer: Any, ckpt_path: str | None, model_given: bool) -> CallSettings:

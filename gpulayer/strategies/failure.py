@@ -23,6 +23,16 @@ _CLASSES: dict[Reason, type[errors.GPULayerError]] = {
 }
 
 
+_PASSING = frozenset(
+    {Reason.WORKER_LOST, Reason.SIGNALLED, Reason.RENDEZVOUS_FAILED, Reason.STRAGGLER, Reason.PEER_FAILED, Reason.TIMEOUT}
+)
+
+
+def may_pass(job: JobRecord, record: ErrorRecord | None) -> bool:
+    """Whether the same call may go well another time: it was broken off from outside, and raised nothing of its own."""
+    return job.reason in _PASSING and (record is None or record.communication)
+
+
 def job_error(job: JobRecord) -> errors.GPULayerError:
     """Return the error that tells of a job's end, for ends that no exception of the user's explains."""
     cls = _CLASSES.get(job.reason) if job.reason is not None else None

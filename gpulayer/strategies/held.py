@@ -52,6 +52,8 @@ class Settled:
     error: BaseException | None = None
     unapplied: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    broken_off: bool = False
+    """Whether nothing was applied, as the call is to be submitted again."""
 
 
 class HeldJob:
@@ -120,8 +122,11 @@ class HeldJob:
             say(f"{self.job_id} has {processes} {'process' if processes == 1 else 'processes'} on each worker.")
         request.strategy.placed(processes)
 
-    def settle(self, number: int, request: CallRequest, interrupts: Interrupts) -> Settled:
-        """Follow call ``number`` to its end, bring its files home, and apply its outcome to the caller's objects."""
+    def settle(self, number: int, request: CallRequest, interrupts: Interrupts, *, tries_left: int = 0) -> Settled:
+        """Follow call ``number`` to its end, bring its files home, and apply its outcome to the caller's objects.
+
+        One that was broken off from outside is applied only when no ``tries_left`` of it.
+        """
         showing = progress.showing(_shows_progress(request), number)
         job = self._follow(number, request, interrupts, lambda job: _view(job, number).settled, showing)
         view = _view(job, number)
@@ -130,7 +135,7 @@ class HeldJob:
         self._tell(home.bring(self.job_id, self._packed.hash_of, outside, lambda count: say(f"bringing home {count} files.")))
         if view.settled:
             return self._succeeded(number, request, view)
-        return self._failed(number, request, job, view, interrupts)
+        return self._failed(number, request, job, view, interrupts, tries_left)
 
     def _copies(self, number: int) -> Path:
         """The folder for what a call loads from other jobs."""
@@ -165,8 +170,13 @@ class HeldJob:
         result, unapplied = self._apply(first.body, request)
         return Settled(left, result=result, unapplied=unapplied, notes=self._notes)
 
-    def _failed(self, number: int, request: CallRequest, job: JobRecord, view: CallView, interrupts: Interrupts) -> Settled:
+    def _failed(
+        self, number: int, request: CallRequest, job: JobRecord, view: CallView, interrupts: Interrupts, tries_left: int
+    ) -> Settled:
         record, told = failure.culprit(job, view)
+        if tries_left and not interrupts.count and failure.may_pass(job, record):
+            left = EarlierCall(call=number, status="failed")
+            return Settled(left, error=self._error(job, record, interrupts), broken_off=True)
         body = None if told is None else told.body
         unapplied = [] if body is None else self._apply(body, request)[1]
         error = self._error(job, record, interrupts)

@@ -24,10 +24,14 @@ _FILE = "file://"
 
 @dataclass(frozen=True)
 class Found:
-    """The file that the ranks load: its absolute path or URL, and what ``trainer.ckpt_path`` calls it."""
+    """The file that the ranks load: its absolute path or URL, and what ``trainer.ckpt_path`` calls it.
+
+    ``again`` says that it counts whatever the script passes: the call was broken off, and goes on from there.
+    """
 
     path: str
     shown: str
+    again: bool = False
 
 
 def check(request: CallRequest, plane: Callable[[], Plane]) -> None:
@@ -72,6 +76,8 @@ def resolve(request: CallRequest, plane: Plane, folder: Path, current: JobRecord
     ``folder`` is where checkpoints of other jobs are put. ``"last"`` is the newest of what Lightning would find here and
     of what the previous job with the same name and script announced, however it ended.
     """
+    if request.goes_on_from is not None:
+        return Found(str(checkpoints.by_url(plane, request.goes_on_from, folder)), request.goes_on_from, again=True)
     asked = request.ckpt_path
     if asked is None:
         return None

@@ -23,6 +23,7 @@ from gpulayer.strategies import autoload, failure, resume, script, validation
 from gpulayer.strategies.backstage import Backstage
 from gpulayer.strategies.held import HeldJob, Settled, Shape
 from gpulayer.strategies.names import Names
+from gpulayer.strategies.resubmission import Again
 
 _ATTACH = "gpulayer.attach(job_id, trainer, model) brings it home, here or in another process."
 
@@ -44,6 +45,8 @@ class CallRequest:
     options: JobOptions
     strategy: Any
     names: Names
+    goes_on_from: str | None = None
+    """A checkpoint of this very call, which was broken off: it counts whatever the script passes."""
 
     @property
     def shape(self) -> Shape:
@@ -108,15 +111,12 @@ class Session:
         if request.options.detach:
             self._leave(number, request)
             return None, EarlierCall(call=number, status="ok")
-        held, settled = self._job_for(request), None
-        while settled is None:
-            with Interrupts() as interrupts:
-                if held.meets(number, request, tuple(self._earlier), interrupts):
-                    settled = held.settle(number, request, interrupts)
-            if settled is None:
-                # It ended while it held (idle limit, lost worker): another job answers the calls before from their record.
-                self._held = None
-                held = self._job_for(request)
+        again = Again(request, self._stage().plane())
+        held, settled = self._settled(number, request, again.left)
+        while settled.broken_off:
+            again.prepare(held.job_id, settled.error)
+            self._held = None
+            held, settled = self._settled(number, request, again.left)
         request.strategy.job_id = held.job_id
         warn_of(settled, held.job_id)
         if settled.error is None:
@@ -124,6 +124,19 @@ class Session:
         self._earlier.append(settled.earlier)
         self._held = None
         raise settled.error
+
+    def _settled(self, number: int, request: CallRequest, tries_left: int) -> tuple[HeldJob, Settled]:
+        """Have a job answer a call: the one that holds, or a fresh one."""
+        held, settled = self._job_for(request), None
+        while settled is None:
+            with Interrupts() as interrupts:
+                if held.meets(number, request, tuple(self._earlier), interrupts):
+                    settled = held.settle(number, request, interrupts, tries_left=tries_left)
+            if settled is None:
+                # It ended while it held (idle limit, lost worker): another job answers the calls before from their record.
+                self._held = None
+                held = self._job_for(request)
+        return held, settled
 
     def _leave(self, number: int, request: CallRequest) -> None:
         """Submit a job for this call alone, and let it go on by itself."""

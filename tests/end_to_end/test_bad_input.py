@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+import gpulayer
+
 from .processes import SCRIPT_S
 
 pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 
+_OURS = Path(gpulayer.__file__).parent
 TINY = Path(__file__).parent / "programs" / "tiny.py"
 
 
@@ -59,7 +62,7 @@ def assert_said(done: subprocess.CompletedProcess[str], *words: str) -> None:
     last = done.stderr.strip().splitlines()[-1]
     for word in words:
         assert word in last, done.stderr
-    assert f"{os.sep}gpulayer{os.sep}" not in _frames(done.stderr), done.stderr
+    assert f"{_OURS}{os.sep}" not in _frames(done.stderr), done.stderr
 
 
 def _frames(stderr: str) -> str:

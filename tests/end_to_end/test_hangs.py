@@ -57,7 +57,7 @@ def test_one_node_that_exits_ends_all_others_at_once_and_is_the_reason(gang: Gan
 
 
 def test_a_rank_that_never_comes_to_where_all_meet_is_named(gang: Gang) -> None:
-    job = gang.submit("ranks.py", "blocked", "1", nodes=2, rendezvous_timeout_s=6)
+    job = gang.submit("ranks.py", "blocked", "1", nodes=2, rendezvous_timeout_s=15)
     waits = gang.follow(job.id, lambda news: news.job.why)
     on = waits.tasks[1].worker_name
     assert waits.why == (f"Rank 1 on {on} has not joined yet. Rank 0 waits in torch.distributed.init_process_group.",)
@@ -65,7 +65,7 @@ def test_a_rank_that_never_comes_to_where_all_meet_is_named(gang: Gang) -> None:
     job = gang.ended(job.id)
 
     assert (job.state, job.reason) == (JobState.FAILED, Reason.RENDEZVOUS_FAILED)
-    assert job.sentence.startswith(f"Rank 1 on {on} has not joined after 6 s")
+    assert job.sentence.startswith(f"Rank 1 on {on} has not joined after 15 s")
     gang.nothing_runs()
 
 

@@ -23,7 +23,12 @@ def request(ckpt_path: str | None, *, target: str = "local") -> Any:
     trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
     trainer.state.fn = pl.trainer.states.TrainerFn.TESTING
     return SimpleNamespace(
-        ckpt_path=ckpt_path, trainer=trainer, model_given=True, options=SimpleNamespace(target=target), function="test"
+        ckpt_path=ckpt_path,
+        goes_on_from=None,
+        trainer=trainer,
+        model_given=True,
+        options=SimpleNamespace(target=target),
+        function="test",
     )
 
 
