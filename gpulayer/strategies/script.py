@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
 from gpulayer.errors import EntrypointMissing, ScriptUnavailable
+from gpulayer.strategies import hydra_runs
 
 _TAKE_A_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
@@ -110,5 +111,6 @@ def _module_file(module: str, main: Any) -> Path:
 
 
 def current(cwd: str) -> Program:
-    """Find this process's program."""
-    return find(sys.orig_argv, sys.modules["__main__"], cwd)
+    """Find this process's program, with the arguments that make its present run of hydra, if it is in one."""
+    found, run = find(sys.orig_argv, sys.modules["__main__"], cwd), hydra_runs.current()
+    return found if run is None else replace(found, args=run.arguments(found.args, cwd))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gpulayer.strategies import names, random_start
+from gpulayer.strategies import hydra_runs, names, random_start
 
 _MARK = "_gpulayer_original"
 _CALLER = "gpulayer.strategies.connection"
@@ -68,13 +68,20 @@ def _connect(connector: Any, original: Callable[..., None], arguments: dict[str,
 class _Ordinals:
     def __init__(self) -> None:
         self.next = 0
+        self.run: object = None
 
 
 _ORDINALS = _Ordinals()
 
 
 def next_ordinal() -> int:
-    """Number the Trainers of a process by construction: the same script numbers them alike at the caller and in the job."""
+    """Number the Trainers of a process by construction: the same script numbers them alike at the caller and in the job.
+
+    Each run of hydra counts for itself, as it is a job of its own.
+    """
+    run = hydra_runs.current()
+    if run != _ORDINALS.run:
+        _ORDINALS.run, _ORDINALS.next = run, 0
     _ORDINALS.next += 1
     return _ORDINALS.next - 1
 

@@ -19,9 +19,10 @@ from gpulayer.client.options import JobOptions
 from gpulayer.errors import CallFromChild, CallFromThread, CallRefused, GPULayerError
 from gpulayer.spec.calls import EarlierCall, FunctionName
 from gpulayer.spec.job import Processes
-from gpulayer.strategies import autoload, failure, resume, script, validation
+from gpulayer.strategies import autoload, failure, hydra_runs, resume, script, validation
 from gpulayer.strategies.backstage import Backstage
 from gpulayer.strategies.held import HeldJob, Settled, Shape
+from gpulayer.strategies.hydra_runs import HydraRun
 from gpulayer.strategies.names import Names
 from gpulayer.strategies.resubmission import Again
 
@@ -75,6 +76,7 @@ class Session:
         self._earlier: list[EarlierCall] = []
         self._held: HeldJob | None = None
         self._left: _Left | None = None
+        self._run: HydraRun | None = None
         self._backstage: Backstage | None = None
 
     def expect(self, num_nodes: int, options: JobOptions) -> None:
@@ -91,6 +93,7 @@ class Session:
         """Run one call as part of the script's job, apply what it left, and return or raise what it did."""
         self._refuse_elsewhere()
         with self._one_at_a_time():
+            self._enter(hydra_runs.current())
             number = len(self._earlier)
             try:
                 result, left = self._answer(number, request)
@@ -100,6 +103,15 @@ class Session:
                 raise
             self._earlier.append(left)
             return result
+
+    def _enter(self, run: HydraRun | None) -> None:
+        """Begin to count anew where another run of hydra has begun: its job runs that alone."""
+        if run == self._run:
+            return
+        if self._held is not None:
+            self._held.farewell()
+        self._run, self._held, self._left = run, None, None
+        self._earlier.clear()
 
     def _answer(self, number: int, request: CallRequest) -> tuple[Any, EarlierCall]:
         if self._left is not None:
