@@ -69,7 +69,7 @@ class Backstage:
         say(f"{job.id} on {_shape(request.num_nodes, request.procs_per_worker)}")
         place = (str(source.root), source.cwd)
         home = self._homecoming.setdefault(place, Homecoming(opened, source.place))
-        return HeldJob(opened, job, request.shape, source, packed, home, workers, self._settings.home / "resume")
+        return HeldJob(opened, job, request.shape, source, packed, home, workers, self._settings.home / "resume", program.text)
 
     def _is_ours(self, options: JobOptions) -> bool:
         """Say whether a job is one for workers that this process starts."""

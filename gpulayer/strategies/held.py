@@ -69,6 +69,7 @@ class HeldJob:
         homecoming: Homecoming,
         workers: LocalWorkers | None,
         resumed: Path,
+        text: str = "",
     ) -> None:
         self.plane = plane
         self.job_id = job.id
@@ -78,6 +79,7 @@ class HeldJob:
         self._homecoming = homecoming
         self._workers = workers
         self._resumed = resumed
+        self.text = text
         self._follower = Follower(plane, job.id, show_ranks=shape.options.show_ranks)
         self._beside: dict[str, str] = {}
         self._answered = False

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpulayer.errors import EntrypointMissing, ScriptUnavailable
-from gpulayer.strategies import hydra_runs
+from gpulayer.strategies import hydra_runs, notebook
 
 _TAKE_A_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
@@ -26,6 +26,8 @@ class Program:
 
     word: str = ""
     """The script as it was named on the command line."""
+    text: str = ""
+    """A digest of the script where it grows while it runs, as a notebook does: a job runs what was there at its start."""
 
     def entrypoint(self, file: str, cwd: str) -> str:
         """Name it as a DistributedJob does, for a job in which it lies at ``file`` and ``cwd`` is the working directory.
@@ -110,7 +112,19 @@ def _module_file(module: str, main: Any) -> Path:
     return Path(os.path.abspath(origin))
 
 
+def _of_ipython(main: Any, cwd: str) -> Program:
+    """A file that IPython runs is the script; else it is what was run in cells."""
+    file = getattr(main, "__file__", None)
+    if isinstance(file, str) and file.endswith(".py") and os.path.isfile(os.path.join(cwd, file)):
+        return Program(Path(os.path.normpath(os.path.join(cwd, file))), None, tuple(sys.argv[1:]), word=file)
+    path, text = notebook.write(cwd)
+    return Program(path, None, (), word=path.name, text=text)
+
+
 def current(cwd: str) -> Program:
-    """Find this process's program, with the arguments that make its present run of hydra, if it is in one."""
-    found, run = find(sys.orig_argv, sys.modules["__main__"], cwd), hydra_runs.current()
+    """Find this process's program: a script with the arguments that make its present run of hydra, or a notebook's cells."""
+    main = sys.modules["__main__"]
+    if notebook.shell() is not None:
+        return _of_ipython(main, cwd)
+    found, run = find(sys.orig_argv, main, cwd), hydra_runs.current()
     return found if run is None else replace(found, args=run.arguments(found.args, cwd))

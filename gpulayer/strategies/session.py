@@ -175,13 +175,13 @@ class Session:
             return returned
 
     def _job_for(self, request: CallRequest) -> HeldJob:
-        held = self._held
-        if held is not None and held.shape == request.shape and held.may_hold():
+        held, program = self._held, script.current(autoload.STARTED_CWD)
+        if held is not None and held.shape == request.shape and held.text == program.text and held.may_hold():
             return held
         if held is not None:
             held.farewell()
         self._held = None
-        self._held = self._stage().submit(request, script.current(autoload.STARTED_CWD))
+        self._held = self._stage().submit(request, program)
         return self._held
 
     def _stage(self) -> Backstage:
