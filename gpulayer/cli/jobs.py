@@ -137,6 +137,20 @@ def print_explanation(answer: Explanation, form: Form) -> None:
 
 
 @command.command()
+@click.argument("job_id", metavar="ID")
+@click.option("--from", "start", help="last, best, the path of a checkpoint of the job, or start. [default: last, if any]")
+@click.option("--detach", is_flag=True, help="Print the new job's id and leave it to run.")
+def resubmit(job_id: str, start: str | None, detach: bool) -> None:
+    """Submit an ended job again, and follow it.
+
+    A job of a Trainer makes its last call, from a checkpoint of the one before; `gpulayer.attach` brings it home.
+    """
+    from gpulayer.cli import submission  # which needs this module
+
+    submission.resubmit(job_id, start, submission.Stay(detach=detach))
+
+
+@command.command()
 @click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
 def rm(job_ids: tuple[str, ...]) -> None:
     """Forget ended jobs, with their logs and files."""

@@ -98,6 +98,26 @@ def run(
             _stay(plane, submitted, outlives=found.url is not None, result=result, verbose=stay.verbose)
 
 
+def resubmit(job_id: str, start: str | None, stay: Stay) -> None:
+    """Submit an ended job again, follow it, and leave with its exit code."""
+    from gpulayer.strategies import anew  # it needs torch
+
+    found = settings.read()
+    with opened() as plane:
+        job = plane.job(job_id)
+        if stay.detach and found.url is None:
+            _require_standing(plane)
+        local = job.spec.placement.target == "local"
+        with _local_workers(plane, found, job.shape[0] if local and not stay.detach else 0):
+            again, checkpoint = anew.resubmit(plane, job, start)
+            if checkpoint is not None:
+                say(f"{again.id} goes on from {checkpoint.path} of {job.id}.")
+            if stay.detach:
+                click.echo(again.id)
+                return
+            _stay(plane, again, outlives=found.url is not None, result=None, verbose=stay.verbose)
+
+
 def _answer(answer: Explanation, form: Form) -> None:
     """Say whether a job could run; with the exit code as well when it never could."""
     print_explanation(answer, form)

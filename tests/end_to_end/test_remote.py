@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -111,7 +112,7 @@ def folder(tmp_path: Path) -> Path:
     """The folder of a user with the programs in it."""
     folder = tmp_path / "caller"
     folder.mkdir()
-    for name in ("whole.py", "remote.py", "leaving.py"):
+    for name in ("whole.py", "remote.py", "leaving.py", "again.py"):
         shutil.copy(PROGRAMS / name, folder)
     (folder / "pyproject.toml").touch()
     return folder
@@ -355,3 +356,34 @@ def test_the_error_of_a_job_that_was_left_is_raised_where_it_comes_home(fleet: F
     left, _ = told(fleet, folder, "leaving.py", "leave failing")
     home, _ = told(fleet, folder, "leaving.py", "attach", left["job"])
     assert home == {"bad": ["row", 0]}
+
+
+def test_a_job_that_broke_off_is_submitted_again_by_hand_and_comes_home(fleet: Fleet, folder: Path, tmp_path: Path) -> None:
+    apart = tmp_path / "unbroken"
+    shutil.copytree(folder, apart)
+    expected, _ = told(fleet, apart, "again.py", "", "0")
+    process = start(fleet, folder, "again.py", str(tmp_path / "died"), "0")
+    err = process.communicate(timeout=SCRIPT_S)[1]
+    assert process.returncode == 1
+    (job_id,) = set(re.findall("job-[0-9a-f]{12}", err.partition(" on ")[0]))
+
+    left = gpulayer(fleet, folder, "jobs", "resubmit", job_id, "--detach")
+    assert left.returncode == 0, left.stderr
+    assert f"of {job_id}" in left.stderr
+    again = left.stdout.strip()
+    assert gpulayer(fleet, folder, "jobs", "wait", again).returncode == 0
+    home, _ = told(fleet, folder, "again.py", "", "0", again)
+
+    for name in ("weights", "counts", "loss", "stopping"):
+        assert home[name] == expected[name], name
+    refused = gpulayer(fleet, folder, "jobs", "resubmit", job_id, "--from", "nowhere.ckpt")
+    assert (refused.returncode, "nowhere.ckpt" in refused.stderr) == (2, True)
+
+
+def test_a_command_is_submitted_again_as_it_was(fleet: Fleet, folder: Path) -> None:
+    first = gpulayer(fleet, folder, "run", "--detach", "--", "sh", "-c", "echo once more").stdout.strip()
+    assert gpulayer(fleet, folder, "jobs", "wait", first).returncode == 0
+    done = gpulayer(fleet, folder, "jobs", "resubmit", first)
+    assert (done.returncode, done.stdout) == (0, "once more\n"), done.stderr
+    refused = gpulayer(fleet, folder, "jobs", "resubmit", first, "--from", "last")
+    assert (refused.returncode, "no call of a Trainer" in refused.stderr) == (1, True)

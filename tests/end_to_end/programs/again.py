@@ -37,7 +37,7 @@ class Net(pl.LightningModule):
         return torch.optim.Adam(self.parameters(), lr=0.05)
 
 
-def main(deadly: str, resubmit: int) -> None:
+def main(deadly: str, resubmit: int, job_id: str = "") -> None:
     pl.seed_everything(7)
     kept = ModelCheckpoint("kept", monitor="loss", save_last=True)
     patience = EarlyStopping("loss", patience=50)
@@ -52,7 +52,11 @@ def main(deadly: str, resubmit: int) -> None:
     )
     model = Net(Path(deadly))
     rows = torch.arange(128.0).reshape(32, 4) / 128
-    trainer.fit(model, DataLoader(TensorDataset(rows), batch_size=4, shuffle=True))
+    loader = DataLoader(TensorDataset(rows), batch_size=4, shuffle=True)
+    if job_id:
+        gl.attach(job_id, trainer, model, train_dataloaders=loader)
+    else:
+        trainer.fit(model, loader)
     facts = {
         "weights": {name: value.tolist() for name, value in model.state_dict().items()},
         "counts": [trainer.current_epoch, trainer.global_step],
@@ -66,4 +70,4 @@ def main(deadly: str, resubmit: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
