@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -180,8 +182,15 @@ def nothing_runs(plant: Cluster, *, within: float = 10.0) -> None:
 
 def works_again(plant: Cluster, plane: Plane) -> None:
     """A job on both workers succeeds, whatever there was before."""
+    since = time.time()
+
+    def is_back(name: str) -> bool:
+        # Heard since: one that is online by an old word may still be lost, as a link that lost much is slow to come back.
+        record = worker(plane, name)
+        return record.state == "online" and record.heard_at > since
+
     for name in ("red", "blue"):
-        wait_for(lambda name=name: worker(plane, name).state == "online", within=60, what=f"{name} is back")  # type: ignore[misc]
+        wait_for(functools.partial(is_back, name), within=60, what=f"{name} is back")
         assert worker(plane, name).leased == ()
     again = ended(plane, plant.submit(plane, "counting.py", 5, 0).id, within=90)
     assert again.state == "succeeded", again.sentence
