@@ -65,6 +65,53 @@ def predicting(namespace: str) -> PredictionParts:
     )
 
 
+PREPARE_DATALOADER, PREDICT_STEP, SET_UP_DATA = "_prepare_dataloader", "_predict_step", "setup_data"
+"""Methods that ``predictions`` answers in place of, the first of a data connector, the others of a prediction loop."""
+
+
+def data_connector(trainer: Any) -> Any:
+    return trainer._data_connector
+
+
+def prepare_dataloader(trainer: Any, dataloader: Any, shuffle: bool, mode: Any) -> Any:
+    """Make the loader that Lightning walks through, as it does itself."""
+    connector = trainer._data_connector
+    return type(connector)._prepare_dataloader(connector, dataloader, shuffle=shuffle, mode=mode)
+
+
+def would_deal_samples(trainer: Any, dataloader: Any) -> bool:
+    """Whether Lightning gives each rank some of the loader's samples."""
+    return bool(trainer._data_connector._requires_distributed_sampler(dataloader))
+
+
+def order_of(prepared: Any) -> Any:
+    """Return what gives the index batches of a loader that was prepared for predicting."""
+    return prepared.batch_sampler._batch_sampler
+
+
+def put_order(prepared: Any, order: Any) -> None:
+    prepared.batch_sampler._batch_sampler = order
+
+
+def predictions(loop: Any) -> list[list[Any]]:
+    """Return what a prediction loop has gathered: for each loader a value for each batch."""
+    return [list(made) for made in loop._predictions]
+
+
+def predict_step(loop: Any, batch: Any, batch_idx: int, dataloader_idx: int, dataloader_iter: Any) -> None:
+    type(loop)._predict_step(loop, batch, batch_idx, dataloader_idx, dataloader_iter)
+
+
+def predict_unheard(trainer: Any, batch: Any, batch_idx: int, dataloader_idx: int) -> None:
+    """Compute a batch as a prediction loop does, without its hooks, and forget the value."""
+    loop = trainer.predict_loop
+    batch = trainer.precision_plugin.convert_input(batch)
+    batch = trainer.lightning_module._on_before_batch_transfer(batch, dataloader_idx=dataloader_idx)
+    batch = trainer.strategy.batch_to_device(batch, dataloader_idx=dataloader_idx)
+    given = loop._build_kwargs(batch, batch_idx, dataloader_idx if loop.num_dataloaders > 1 else None)
+    trainer.strategy.predict_step(*loop._build_step_args_from_hook_kwargs(given, "predict_step"))
+
+
 def computes_together(strategy: Any) -> bool:
     """Whether a forward pass needs all ranks, as each holds a part of the model only."""
     return any(base.__name__ in SHARDING for base in type(strategy).__mro__)

@@ -54,7 +54,7 @@ class Predicting:
         """Run the call, and return what one device would have."""
         if self._trainer.world_size == 1:
             return run()
-        with self._in_place_of({"setup_data": self._set_up_data, "_predict_step": self._step}, self._loop):
+        with self._in_place_of({parts.SET_UP_DATA: self._set_up_data, parts.PREDICT_STEP: self._step}, self._loop):
             returned = run()
         return returned if returned is None else self._whole()
 
@@ -69,7 +69,7 @@ class Predicting:
             return
         trainer.limit_predict_batches = _ALL
         try:
-            with self._in_place_of({"_prepare_dataloader": self._prepare}, trainer._data_connector):
+            with self._in_place_of({parts.PREPARE_DATALOADER: self._prepare}, parts.data_connector(trainer)):
                 type(loop).setup_data(loop)
         finally:
             trainer.limit_predict_batches = self._limit
@@ -78,16 +78,15 @@ class Predicting:
                 loop.max_batches[at] = self._parts.parse_num_batches(trainer.state.stage, loop.max_batches[at], self._limit)
 
     def _prepare(self, dataloader: Any, shuffle: bool, mode: Any = None) -> Any:
-        connector = self._trainer._data_connector
         name = f"dataloader {len(self._loaders)} ({_described(dataloader)})"
         own = _own_sampler(dataloader)
         if own is not None:
             prepared = self._parts.update_dataloader(dataloader, own, mode=mode)
             loader = _Loader(LoaderShare("own", name), prepared)
-        elif isinstance(dataloader, DataLoader) and connector._requires_distributed_sampler(dataloader):
+        elif isinstance(dataloader, DataLoader) and parts.would_deal_samples(self._trainer, dataloader):
             loader = self._dealt(dataloader, name, mode)
         else:
-            prepared = type(connector)._prepare_dataloader(connector, dataloader, shuffle=shuffle, mode=mode)
+            prepared = parts.prepare_dataloader(self._trainer, dataloader, shuffle, mode)
             loader = _Loader(LoaderShare("other", name), prepared)
         self._loaders.append(loader)
         return loader.prepared
@@ -97,7 +96,7 @@ class Predicting:
         batched = dataloader.batch_sampler is not None
         if batched:
             prepared = self._parts.update_dataloader(dataloader, dataloader.sampler, mode=mode)
-            order = prepared.batch_sampler._batch_sampler
+            order = parts.order_of(prepared)
         else:
             order = dataloader.sampler
         limit = self._parts.parse_num_batches(mode, length_of(order), self._limit)
@@ -105,7 +104,7 @@ class Predicting:
         even = parts.computes_together(self._trainer.strategy)
         dealt = Dealt(order, place["rank"], place["num_replicas"], limit=limit, seed=self._seed(), even=even)
         if batched:
-            prepared.batch_sampler._batch_sampler = dealt
+            parts.put_order(prepared, dealt)
         else:
             prepared = self._parts.update_dataloader(dataloader, dealt, mode=mode)
         return _Loader(LoaderShare("dealt", name), prepared, dealt)
@@ -120,25 +119,17 @@ class Predicting:
     def _step(self, batch: Any, batch_idx: int, dataloader_idx: int, dataloader_iter: Any) -> None:
         loader = self._loaders[dataloader_idx]
         if dataloader_iter is None and loader.dealt is not None and loader.dealt.extra_at == batch_idx:
-            self._compute_along(batch, batch_idx, dataloader_idx)
+            # The others' last step needs this rank as well: it takes part with a batch that is another rank's.
+            parts.predict_unheard(self._trainer, batch, batch_idx, dataloader_idx)
             return
         if dataloader_iter is None and loader.share.kind == "other":
             loader.share.digests.append(digest_of(batch))
-        type(self._loop)._predict_step(self._loop, batch, batch_idx, dataloader_idx, dataloader_iter)
-
-    def _compute_along(self, batch: Any, batch_idx: int, dataloader_idx: int) -> None:
-        """Take part in the others' last step with a batch that is another rank's: no hook hears of it."""
-        trainer, loop = self._trainer, self._loop
-        batch = trainer.precision_plugin.convert_input(batch)
-        batch = trainer.lightning_module._on_before_batch_transfer(batch, dataloader_idx=dataloader_idx)
-        batch = trainer.strategy.batch_to_device(batch, dataloader_idx=dataloader_idx)
-        given = loop._build_kwargs(batch, batch_idx, dataloader_idx if loop.num_dataloaders > 1 else None)
-        trainer.strategy.predict_step(*loop._build_step_args_from_hook_kwargs(given, "predict_step"))
+        parts.predict_step(self._loop, batch, batch_idx, dataloader_idx, dataloader_iter)
 
     # --- after: gathering ------------------------------------------------------------------------------------------
 
     def _whole(self) -> Any:
-        predictions = [list(made) for made in self._loop._predictions]
+        predictions = parts.predictions(self._loop)
         for loader, made in zip(self._loaders, predictions, strict=True):
             self._complete(loader, made)
         everyone: list[Any] = [None] * torch.distributed.get_world_size()
