@@ -16,15 +16,15 @@ from gpulayer.spec.calls import CallView
 from gpulayer.spec.job import Calls
 from gpulayer.spec.records import JobRecord
 from gpulayer.strategies import fingerprint, parts
-from gpulayer.strategies.held import HeldJob
+from gpulayer.strategies.held import HeldJob, Settled
 from gpulayer.strategies.job_spec import PackedSource, Source
-from gpulayer.strategies.session import CallRequest, warn_of
+from gpulayer.strategies.session import CallRequest
 
 
-def attach(plane: Plane, found: Settings, job_id: str, trainer: Any, model: Any, given: Mapping[str, Any]) -> Any:
+def attach(plane: Plane, found: Settings, job_id: str, trainer: Any, model: Any, given: Mapping[str, Any]) -> Settled:
     """Follow a job to the end of its last call and apply that to ``trainer``, ``model`` and what else the call was given.
 
-    Ctrl-C leaves the job again. Returns what the call returned, and raises what it raised.
+    Ctrl-C leaves the job again.
     """
     job = plane.job(job_id)
     view, calls = _last_call(job)
@@ -44,10 +44,7 @@ def attach(plane: Plane, found: Settings, job_id: str, trainer: Any, model: Any,
         say(f"{job.id} goes on by itself: gpulayer.attach({job.id!r}, ...) brings it home.")
         raise
     request.strategy.job_id = job.id
-    warn_of(settled, job.id)
-    if settled.error is not None:
-        raise settled.error
-    return settled.result
+    return settled
 
 
 def _last_call(job: JobRecord) -> tuple[CallView, Calls]:

@@ -43,6 +43,7 @@ class _Here:
     walk: Walk | None = None
     announcer: Announcer | None = None
     start: dict[str, Any] | None = None
+    answered: Any = None
 
 
 def install(link: RankLink, context: Context) -> None:
@@ -93,6 +94,11 @@ def connect(connector: Any, original: Callable[..., None], arguments: dict[str, 
 def in_call() -> bool:
     """Say whether a call computes in this process: Trainers made meanwhile are part of it, and not numbered."""
     return _Here.walk is not None and _Here.walk.computing
+
+
+def answered() -> Any:
+    """Return what the last call returned that was answered from its record."""
+    return _Here.answered
 
 
 def namespace_of(connector: Any) -> str:
@@ -204,6 +210,7 @@ class InJobLauncher:
                 restore_optimizers(scene.trainer, applied.extra, names.of(self._namespace).init_optimizers)
         if number == ahead.go.call - 1 and body is not None:
             self._walk.leave_call(ahead)
+        _Here.answered = returned
         if record.error is None:
             return returned
         error = outcome.rebuild_error(record.error, error_body, self._walk.paths.job_text)

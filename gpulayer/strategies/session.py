@@ -169,10 +169,13 @@ class Session:
                 trainer, model, given = left.trainer, left.model, left.arguments
             if trainer is None:
                 raise CallRefused(f"{job_id} was not left by this process.", next_step=_ATTACH)
-            returned = attach(self._stage().plane(), settings.read(), job_id, trainer, model, given)
-            if left is not None:
-                self._left = None
-            return returned
+            settled = attach(self._stage().plane(), settings.read(), job_id, trainer, model, given)
+            if left is not None:  # further calls go on from it
+                self._left, self._earlier[-1] = None, settled.earlier
+            warn_of(settled, trainer.strategy.job_id)
+            if settled.error is not None:
+                raise settled.error
+            return settled.result
 
     def _job_for(self, request: CallRequest) -> HeldJob:
         held, program = self._held, script.current(autoload.STARTED_CWD)

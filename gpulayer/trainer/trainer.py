@@ -53,6 +53,10 @@ def attach(job_id: str, trainer: Any = None, model: Any = None, **given: Any) ->
     ``train_dataloaders=``). In the process that left the job all of them may be left out. Files come to the script's folder.
     Returns what the call returned and raises what it raised; Ctrl-C leaves the job again. ``CallRefused`` where they don't fit.
     """
+    from gpulayer.runtime import context
+
+    if context.current() is not None:  # in a later job of the same script, where the call was answered where it stands
+        return importlib.import_module("gpulayer.strategies.in_job").answered()
     from gpulayer.strategies import session
 
     return session.current().attach(job_id, trainer, model, given)

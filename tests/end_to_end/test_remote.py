@@ -350,6 +350,7 @@ def test_a_call_that_is_left_to_itself_comes_home_in_another_process_as_if_it_ha
 def test_the_process_that_left_a_job_needs_no_more_than_its_name(fleet: Fleet, folder: Path) -> None:
     home, _ = told(fleet, folder, "leaving.py", "here")
     assert (home["steps"], home["status"], home["opens"]) == (4, "finished", 2)
+    assert home["went on to"] == [3, 6]
 
 
 def test_the_error_of_a_job_that_was_left_is_raised_where_it_comes_home(fleet: Fleet, folder: Path) -> None:
