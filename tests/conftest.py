@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from tests.postgres import postgres as postgres
 from tests.postgres import postgres_url as postgres_url
 
 GPU = "tests/gpu/"
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C as in a terminal: a suite that a shell began in the background would hand on that it is ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
