@@ -178,13 +178,13 @@ class Session:
             return settled.result
 
     def _job_for(self, request: CallRequest) -> HeldJob:
-        held, program = self._held, script.current(autoload.STARTED_CWD)
-        if held is not None and held.shape == request.shape and held.text == program.text and held.may_hold():
+        held = self._held
+        if held is not None and held.shape == request.shape and not _has_grown(held) and held.may_hold():
             return held
         if held is not None:
             held.farewell()
         self._held = None
-        self._held = self._stage().submit(request, program)
+        self._held = self._stage().submit(request, script.current(autoload.STARTED_CWD))
         return self._held
 
     def _stage(self) -> Backstage:
@@ -220,6 +220,11 @@ class Session:
         if self._backstage is not None:
             self._backstage.close()
             self._backstage = None
+
+
+def _has_grown(held: HeldJob) -> bool:
+    """Whether the script of a job is a notebook's that has more cells by now."""
+    return bool(held.text) and script.current(autoload.STARTED_CWD).text != held.text
 
 
 def warn_of(settled: Settled, job_id: str) -> None:
