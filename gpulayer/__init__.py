@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gpulayer.strategies import autoload, notebook, random_start
+from gpulayer.strategies import autoload, random_start
 
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer as Trainer
@@ -57,4 +57,5 @@ def __dir__() -> list[str]:
 
 autoload.install()
 random_start.meet()
-notebook.watch()
+if "IPython" in sys.modules:
+    importlib.import_module("gpulayer.strategies.notebook").watch()

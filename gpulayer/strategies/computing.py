@@ -154,15 +154,15 @@ class Computation:
             self.walk.paths.caller_text,
             trainer=trainer,
             returned=returned,
-            extra={"random": random_state.now(), **self._files(), **states},
+            extra={"random": random_state.now(), "notes": list(self.notes), **self._files(), **states},
         )
         path = self._file("outcome")
         outcome.save(body, path)
         return str(path)
 
     def _files(self) -> dict[str, list[str]]:
-        """What of the call's files no manifest tells: which it removed, and its empty folders; and its notes."""
-        return {"gone": list(self.gone), "folders": folders.empty(self.walk.paths.work), "notes": list(self.notes)}
+        """What of the call's files no manifest tells: which it removed, and its empty folders."""
+        return {"gone": list(self.gone), "folders": folders.empty(self.walk.paths.work)}
 
     def _file(self, what: str) -> Path:
         folder = self.walk.context.task / "bodies"

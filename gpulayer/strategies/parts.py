@@ -47,8 +47,6 @@ def model_checkpoint(namespace: str) -> Any:
 class PredictionParts:
     """What one copy of Lightning predicts by."""
 
-    Loop: type[Any]
-    IndexBatchSampler: type[Any]
     update_dataloader: Callable[..., Any]
     parse_num_batches: Callable[[Any, float, Any], float]
 
@@ -58,8 +56,6 @@ def predicting(namespace: str) -> PredictionParts:
     """Look up how one copy of Lightning predicts."""
     connector = importlib.import_module(f"{namespace}.trainer.connectors.data_connector")
     return PredictionParts(
-        Loop=importlib.import_module(f"{namespace}.loops.prediction_loop")._PredictionLoop,
-        IndexBatchSampler=importlib.import_module(f"{namespace}.overrides.distributed")._IndexBatchSamplerWrapper,
         update_dataloader=importlib.import_module(f"{namespace}.utilities.data")._update_dataloader,
         parse_num_batches=connector._parse_num_batches,
     )
@@ -124,10 +120,7 @@ def tear_down(trainer: Any) -> None:
 
 def begin_as(trainer: Any, namespace: str, function: str, model: Any) -> None:
     """Have a Trainer stand where it stands when it hands a call to its launcher."""
-    states = importlib.import_module(f"{namespace}.trainer.states")
-    trainer.state.fn = {"predict": states.TrainerFn.PREDICTING, "test": states.TrainerFn.TESTING}.get(
-        function, states.TrainerFn.FITTING if function == "fit" else states.TrainerFn.VALIDATING
-    )
+    trainer.state.fn = importlib.import_module(f"{namespace}.trainer.states").TrainerFn(function)
     if model is not None:
         trainer.strategy.connect(model)
 

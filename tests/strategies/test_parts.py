@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 from typing import Any
 
 import lightning.pytorch as pl
 import pytest
+from lightning.pytorch.overrides.distributed import _IndexBatchSamplerWrapper
 from torch.utils.data import BatchSampler, SequentialSampler
 
 from gpulayer.strategies import names, parts
@@ -63,16 +65,16 @@ def test_attributes_that_are_left_alone_exist_in_lightning(trainer: Any) -> None
     )
 
 
-def test_predictions_pass_through_the_methods_that_are_replaced() -> None:
+def test_predictions_pass_through_the_methods_that_are_replaced(trainer: Any) -> None:
     found = parts.predicting(names.loaded())
-    assert list(inspect.signature(found.Loop.setup_data).parameters) == ["self"]
+    assert list(inspect.signature(type(trainer.predict_loop).setup_data).parameters) == ["self"]
     step = ["self", "batch", "batch_idx", "dataloader_idx", "dataloader_iter"]
-    assert list(inspect.signature(found.Loop._predict_step).parameters) == step
+    assert list(inspect.signature(type(trainer.predict_loop)._predict_step).parameters) == step
     assert list(inspect.signature(found.update_dataloader).parameters) == ["dataloader", "sampler", "mode"]
     assert list(inspect.signature(found.parse_num_batches).parameters) == ["stage", "length", "limit_batches"]
     order = BatchSampler(SequentialSampler(range(3)), 2, drop_last=False)
-    wrapped = found.IndexBatchSampler(order)
-    assert wrapped._batch_sampler is order
+    wrapped = _IndexBatchSamplerWrapper(order)
+    assert parts.order_of(SimpleNamespace(batch_sampler=wrapped)) is order
     assert (list(wrapped), wrapped.seen_batch_indices) == ([[0, 1], [2]], [[0, 1], [2]])
 
 
@@ -83,3 +85,11 @@ def test_strategies_whose_ranks_compute_together_are_known() -> None:
     assert parts.computes_together(strategies.ModelParallelStrategy())
     assert not parts.computes_together(strategies.DDPStrategy())
     assert strategies.DeepSpeedStrategy.__name__ in parts.SHARDING
+
+
+def test_a_trainer_can_stand_where_it_hands_a_call_on(trainer: Any) -> None:
+    model = pl.LightningModule()
+    for function in ("fit", "validate", "test", "predict"):
+        parts.begin_as(trainer, names.loaded(), function, model)
+        assert trainer.state.fn.value == function
+        assert trainer.lightning_module is model
