@@ -83,19 +83,14 @@ def run(
     asked = make({})  # what can't be asked for is refused before anything is done
     found = settings.read()
     with opened() as plane:
-        if stay.detach and found.url is None:
-            _require_standing(plane)
         local = asked.placement.target == "local"
-        with _local_workers(plane, found, shape(asked)[0] if local and not stay.detach else 0):
+        with _workers(plane, found, asked, stay):
             if stay.dry_run:
                 _answer(plane.explain_spec(asked), stay.form)
                 return
             stored = source.store(plane, place.root, home=found.home, always=always)
             submitted = plane.submit(inputs.carried(plane, make(place.fields(stored, local=local))))
-            if stay.detach:
-                click.echo(submitted.id)
-                return
-            _stay(plane, submitted, outlives=found.url is not None, result=result, verbose=stay.verbose)
+            _stay_or_leave(plane, found, submitted, stay, result)
 
 
 def resubmit(job_id: str, start: str | None, stay: Stay) -> None:
@@ -105,17 +100,11 @@ def resubmit(job_id: str, start: str | None, stay: Stay) -> None:
     found = settings.read()
     with opened() as plane:
         job = plane.job(job_id)
-        if stay.detach and found.url is None:
-            _require_standing(plane)
-        local = job.spec.placement.target == "local"
-        with _local_workers(plane, found, job.shape[0] if local and not stay.detach else 0):
+        with _workers(plane, found, job.spec, stay):
             again, checkpoint = anew.resubmit(plane, job, start)
             if checkpoint is not None:
                 say(f"{again.id} goes on from {checkpoint.path} of {job.id}.")
-            if stay.detach:
-                click.echo(again.id)
-                return
-            _stay(plane, again, outlives=found.url is not None, result=None, verbose=stay.verbose)
+            _stay_or_leave(plane, found, again, stay)
 
 
 def _answer(answer: Explanation, form: Form) -> None:
@@ -126,9 +115,12 @@ def _answer(answer: Explanation, form: Form) -> None:
 
 
 @contextmanager
-def _local_workers(plane: Plane, found: settings.Settings, count: int) -> Iterator[None]:
-    """Have ``count`` workers of this process, where its plane is one of this machine."""
-    if found.url is not None or not count:
+def _workers(plane: Plane, found: settings.Settings, job: AnyJob, stay: Stay) -> Iterator[None]:
+    """Have what runs a job on a plane of this machine: workers of this process, or such as stay when it leaves."""
+    if found.url is None and stay.detach:
+        _require_standing(plane)
+    count = shape(job)[0] if job.placement.target == "local" else 0
+    if found.url is not None or stay.detach or not count:
         yield
         return
     workers = LocalWorkers(found.home, plane.process_id)
@@ -145,6 +137,19 @@ def _require_standing(plane: Plane) -> None:
         standing.require(plane)
     except NobodyStays as refusal:
         raise click.UsageError(str(refusal)) from refusal
+
+
+def _stay_or_leave(
+    plane: Plane,
+    found: settings.Settings,
+    job: JobRecord,
+    stay: Stay,
+    result: Callable[[Plane, JobRecord], None] | None = None,
+) -> None:
+    if stay.detach:
+        click.echo(job.id)
+        return
+    _stay(plane, job, outlives=found.url is not None, result=result, verbose=stay.verbose)
 
 
 def _stay(
