@@ -6,7 +6,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 import gpulayer
 
 from .processes import SCRIPT_S
+from .scripts import run_script
 
 pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 
@@ -44,16 +44,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def run(folder: Path, home: Path | str, *argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *(argv or ("tiny.py",))],
-        cwd=folder,
-        env={**os.environ, "GPULAYER_HOME": str(home), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=SCRIPT_S,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    return run_script(folder, *(argv or ("tiny.py",)), GPULAYER_HOME=str(home))
 
 
 def assert_said(done: subprocess.CompletedProcess[str], *words: str) -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from .processes import SCRIPT_S
+from .scripts import run_script as run
 
 pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 PROGRAMS = Path(__file__).parent / "programs"
@@ -24,19 +23,6 @@ def folder(tmp_path: Path) -> Path:
     folder.mkdir()
     shutil.copy(PROGRAMS / "several.py", folder)
     return folder
-
-
-def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *argv],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=SCRIPT_S,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
 
 
 def told(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:

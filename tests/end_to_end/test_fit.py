@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ import pytest
 import torch
 
 from .processes import SCRIPT_S
+from .scripts import run_script
 
 pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 PROGRAMS = Path(__file__).parent / "programs"
@@ -31,16 +29,7 @@ def folder(tmp_path: Path) -> Path:
 def run(folder: Path, *argv: str, **env: str) -> dict[str, Any]:
     """Run the program to its end and read what it wrote."""
     outcome = folder.parent / "outcome.pt"
-    done = subprocess.run(
-        [sys.executable, *argv, "whole.py"],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "OUTCOME": str(outcome), **env},
-        capture_output=True,
-        text=True,
-        timeout=SCRIPT_S,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    done = run_script(folder, *argv, "whole.py", OUTCOME=str(outcome), **env)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = torch.load(outcome, weights_only=True)
     return found

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from .processes import SCRIPT_S
+from .scripts import run_script
 
 pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 APP = Path(__file__).parent / "programs" / "hydra_app"
@@ -22,16 +20,7 @@ def run(folder: Path, *words: str) -> tuple[dict[str, dict[str, Any]], str]:
     """Run the program; what each run wrote, by its folder, and what was said."""
     shutil.copytree(APP, folder)
     (folder / "pyproject.toml").touch()
-    done = subprocess.run(
-        [sys.executable, "train.py", *words],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=SCRIPT_S,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    done = run_script(folder, "train.py", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {str(path.parent.relative_to(folder)): json.loads(path.read_text()) for path in folder.rglob("facts.json")}
     return dict(sorted(found.items())), done.stderr

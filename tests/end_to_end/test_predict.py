@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from .processes import SCRIPT_S
+from .scripts import run_script
 
 pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 PROGRAM = Path(__file__).parent / "programs" / "predicting.py"
@@ -23,16 +21,7 @@ _OF_SEVERAL = ("ranks", "told", "own shards", "a sampler of one's own")
 def run(folder: Path, **env: str) -> dict[str, Any]:
     folder.mkdir()
     shutil.copy(PROGRAM, folder)
-    done = subprocess.run(
-        [sys.executable, PROGRAM.name],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
-        capture_output=True,
-        text=True,
-        timeout=SCRIPT_S,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    done = run_script(folder, PROGRAM.name, **env)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from .processes import SCRIPT_S
+from .scripts import run_script
 
 pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 PROGRAM = Path(__file__).parent / "programs" / "again.py"
@@ -21,16 +20,7 @@ PROGRAM = Path(__file__).parent / "programs" / "again.py"
 def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     folder.mkdir()
     shutil.copy(PROGRAM, folder)
-    return subprocess.run(
-        [sys.executable, PROGRAM.name, *argv],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=SCRIPT_S,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    return run_script(folder, PROGRAM.name, *argv)
 
 
 def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from gpulayer import plane
 from gpulayer.spec.states import JobState, Reason
 
 from .processes import SCRIPT_S
+from .scripts import run_script
 
 pytestmark = pytest.mark.timeout(3 * SCRIPT_S)
 
@@ -26,16 +25,7 @@ TWO_GPUS = {"accelerator": "cuda", "gpu_count": 2}
 def job_options(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> subprocess.CompletedProcess[str]:
     """What a script with these job options printed, at its end."""
     options: dict[str, Any] = request.param
-    return subprocess.run(
-        [sys.executable, str(TINY)],
-        cwd=tmp_path,
-        env={**os.environ, "NODES": "2", "JOB": json.dumps(options), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=SCRIPT_S,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    return run_script(tmp_path, str(TINY), JOB=json.dumps(options), NODES="2")
 
 
 @pytest.mark.parametrize("job_options", [{"resources": TWO_GPUS}], indirect=True)

@@ -109,6 +109,13 @@ class Cluster:
             if words in _command(pid):
                 os.kill(pid, signal.SIGKILL)
 
+    def start(self) -> None:
+        """Start the server and both workers, and wait until they serve."""
+        self.start_server()
+        join = self.token("join")
+        for name in ("red", "blue"):
+            self.start_worker(name, token=join)
+
     # --- jobs --------------------------------------------------------------------------------------------------------
 
     def open(self, token: str | None = None) -> Plane:

@@ -28,8 +28,5 @@ def hosts(tmp_path: Path) -> Iterator[dict[str, Host]]:
 def plant(hosts: dict[str, Host]) -> Iterator[Cluster]:
     """A server and two workers that serve it."""
     with cluster(hosts, LEASE_S) as made:
-        made.start_server()
-        join = made.token("join")
-        for name in ("red", "blue"):
-            made.start_worker(name, token=join)
+        made.start()
         yield made

@@ -24,10 +24,7 @@ from tests.waiting import wait_for
 
 def test_a_link_that_is_back_before_the_lease_is_over_costs_nothing(hosts: dict[str, Host]) -> None:
     with cluster(hosts, lease_s=21.0) as plant:
-        plant.start_server()
-        join = plant.token("join")
-        for name in ("red", "blue"):
-            plant.start_worker(name, token=join)
+        plant.start()
         plane = plant.open()
         job = begin(plant, plane)
         before = len(counted(plane, job.id)[1])
