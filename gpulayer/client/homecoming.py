@@ -14,7 +14,7 @@ from threading import Timer
 
 from gpulayer.artifacts.landing import plain
 from gpulayer.plane import Plane
-from gpulayer.spec.files import Artifact
+from gpulayer.spec.files import Artifact, FileEntry
 
 _CHUNK = 1 << 20
 SLOW_S = 2.0
@@ -111,6 +111,23 @@ class Homecoming:
             self._remove(self._place(path), seen[path].blob.sha256, brought)
         self._seen[job_id] = chosen
         return brought
+
+    def present(self) -> tuple[FileEntry, ...]:
+        """Return the files of all jobs so far, by path below the work folder, as they are here now.
+
+        What the caller has changed since is stored anew, and what it has removed is left out.
+        """
+        latest: dict[str, Artifact] = {}
+        for chosen in self._seen.values():
+            latest |= chosen
+        entries = []
+        for path, artifact in sorted(latest.items()):
+            target = self._place(path)
+            here = self._hash(target)
+            if here is not None:
+                blob = artifact.blob if here == artifact.blob.sha256 else self._plane.put_blob(target)
+                entries.append(FileEntry(path=path, blob=blob, mode=artifact.mode & 0o777, mtime=os.stat(target).st_mtime))
+        return tuple(entries)
 
     def remove(self, job_id: str, paths: Iterable[str]) -> None:
         """Remove what a call deleted of the files that this run wrote, whichever of its jobs did so.

@@ -55,6 +55,7 @@ class Calls(Spec):
     ``root`` and ``cwd`` are the caller's absolute paths that the job's work folder stands for: a path below ``root`` is
     the same path below the work folder, any other absolute path ``/x`` is ``abs/x`` there. ``half`` names the module inside
     the job that meets the calls. ``settings`` is the digest of a blob that the half reads before the script begins.
+    ``files`` lie in the work folder when it begins, beside the source: what the script's jobs before this one left.
     """
 
     root: str
@@ -64,6 +65,7 @@ class Calls(Spec):
     straggler_grace_s: float = 60.0
     caller_lease_s: float = 600.0
     settings: str | None = None
+    files: tuple[FileEntry, ...] = ()
 
 
 class JobBase(Spec):

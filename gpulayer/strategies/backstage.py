@@ -14,6 +14,7 @@ from gpulayer.client.options import JobOptions
 from gpulayer.plane import Plane
 from gpulayer.settings import Settings
 from gpulayer.spec.base import new_id
+from gpulayer.spec.files import FileEntry
 from gpulayer.spec.job import Processes
 from gpulayer.strategies import going, job_spec
 from gpulayer.strategies.held import HeldJob
@@ -61,14 +62,15 @@ class Backstage:
         if request.options.detach and self._settings.url is None:
             standing.require(opened)
         workers = self._start(request.num_nodes) if self._is_ours(request.options) else None
+        home = self._homecoming.setdefault((str(source.root), source.cwd), Homecoming(opened, source.place))
+        files = () if request.options.target == "local" else _left_by(home)  # local workers see the caller's own folder
         packed = job_spec.pack(source, program, opened, self._settings.home)
-        spec = inputs.carried(opened, job_spec.spec(request, program, source, packed, going.start_settings(opened)))
+        written = job_spec.spec(request, program, source, packed, going.start_settings(opened), files)
+        spec = inputs.carried(opened, written)
         if workers is not None:
             workers.wait(opened)
         job = opened.submit(spec)
         say(f"{job.id} on {_shape(request.num_nodes, request.procs_per_worker)}")
-        place = (str(source.root), source.cwd)
-        home = self._homecoming.setdefault(place, Homecoming(opened, source.place))
         return HeldJob(opened, job, request.shape, source, packed, home, workers, self._settings.home / "resume", program.text)
 
     def _is_ours(self, options: JobOptions) -> bool:
@@ -100,6 +102,15 @@ class Backstage:
             if self._plane is not None:
                 self._plane.close()
             self._plane = self._workers = None
+
+
+def _left_by(home: Homecoming) -> tuple[FileEntry, ...]:
+    """Return what the jobs of the script have left so far, for another one to begin with; says so where that is too much."""
+    files = home.present()
+    if len(files) > inputs.MOST_FILES:
+        say(f"{len(files):,} files of earlier calls are more than a job can begin with ({inputs.MOST_FILES:,}): none are sent.")
+        return ()
+    return files
 
 
 def _shape(workers: int, processes: Processes) -> str:

@@ -20,6 +20,7 @@ from gpulayer.client.options import JobOptions
 from gpulayer.client.source import store
 from gpulayer.errors import EntrypointMissing
 from gpulayer.plane import Plane
+from gpulayer.spec.files import FileEntry
 from gpulayer.spec.job import Calls, CommandJob, DistributedJob
 from gpulayer.spec.resources import Resources
 from gpulayer.strategies import autoload, names
@@ -113,9 +114,14 @@ def pack(source: Source, program: Program, plane: Plane, home: Path) -> PackedSo
 
 
 def spec(
-    request: CallRequest, program: Program, source: Source, packed: PackedSource, settings: str | None
+    request: CallRequest,
+    program: Program,
+    source: Source,
+    packed: PackedSource,
+    settings: str | None,
+    files: tuple[FileEntry, ...] = (),
 ) -> DistributedJob | CommandJob:
-    """Write the job: torchrun on ``num_nodes`` workers, or one process without it.
+    """Write the job: torchrun on ``num_nodes`` workers, or one process without it. ``files`` are there when it begins.
 
     The caller's folder itself is named to local workers alone: a path that another machine happens to have is another folder.
     """
@@ -129,6 +135,7 @@ def spec(
         straggler_grace_s=options.straggler_grace_s,
         caller_lease_s=options.caller_lease_s,
         settings=settings,
+        files=files,
     )
     common = {
         "name": options.name,

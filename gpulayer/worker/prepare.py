@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from gpulayer.artifacts import archive, landing, links, outputs
 from gpulayer.errors import GPULayerError, PreparationFailed, UnsafePath
+from gpulayer.spec.files import FileEntry
 from gpulayer.spec.job import Calls, FunctionJob, Input
 from gpulayer.spec.records import Order
 from gpulayer.worker import layout
@@ -73,6 +74,8 @@ def _fill(order: Order, where: TaskFolders, plane: PatientPlane) -> None:
     if spec.left_out is not None and spec.source_root is not None and Path(spec.source_root).is_dir():
         with plane.open_blob(spec.left_out) as opened:
             links.link_left_out(json.load(opened), Path(spec.source_root), where.work)
+    if spec.calls is not None:
+        _lay(spec.calls.files, where.work, plane)
     cwd = where.work / spec.cwd
     if not cwd.resolve().is_relative_to(where.work.resolve()):
         raise PreparationFailed(f"The working directory {spec.cwd!r} leaves the source folder.")
@@ -80,6 +83,19 @@ def _fill(order: Order, where: TaskFolders, plane: PatientPlane) -> None:
     if spec.calls is not None and spec.placement.target == "local" and _stands_outside(spec.calls):
         links.link_folder(Path(spec.calls.cwd), cwd, where.work)
     outputs.take_baseline(where.work, where.baseline)
+
+
+def _lay(files: tuple[FileEntry, ...], work: Path, plane: PatientPlane) -> None:
+    """Put the files of the script's earlier jobs where those wrote them; what the bundle has of them is newer."""
+    for entry in files:
+        to = landing.below(work, entry.path)
+        if to.exists():
+            continue
+        to.parent.mkdir(parents=True, exist_ok=True)
+        plane.fetch_blob(entry.blob.sha256, to)
+        to.chmod(entry.mode & 0o777)
+        if entry.mtime:  # Lightning tells by it which of its checkpoints is the last
+            os.utime(to, (entry.mtime, entry.mtime))
 
 
 def _stands_outside(calls: Calls) -> bool:

@@ -264,3 +264,26 @@ def test_the_tenth_node_comes_after_the_second() -> None:
 )
 def test_the_deed_follows_from_the_hashes(here: str | None, wrote: str | None, base: str | None, deed: Deed) -> None:
     assert decide("new", here=here, wrote=wrote, base=lambda: base) is deed
+
+
+def test_a_later_job_begins_with_what_is_here_of_the_earlier_ones(store: Store, root: Path) -> None:
+    stored: list[bytes] = []
+
+    def put_blob(source: Path) -> Blob:
+        stored.append(source.read_bytes())
+        return Blob(sha256=sha(stored[-1]), size=len(stored[-1]))
+
+    store.put_blob = put_blob  # type: ignore[attr-defined]
+    home = Homecoming(store, root.joinpath)  # type: ignore[arg-type]
+    store.files = {"node0/logs/1.ckpt": b"one", "node0/logs/2.ckpt": b"two", "node0/notes.txt": b"job"}
+    home.bring(JOB, lambda _: None)
+    store.files = {"node0/logs/1.ckpt": b"one anew"}
+    home.bring("job-000000000002", lambda _: None)
+    (root / "logs" / "2.ckpt").unlink()
+    (root / "notes.txt").write_bytes(b"caller")
+
+    found = home.present()
+
+    assert {each.path: each.blob.sha256 for each in found} == {"logs/1.ckpt": sha(b"one anew"), "notes.txt": sha(b"caller")}
+    assert stored == [b"caller"]
+    assert found[0].mtime == 1e9

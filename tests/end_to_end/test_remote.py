@@ -112,7 +112,7 @@ def folder(tmp_path: Path) -> Path:
     """The folder of a user with the programs in it."""
     folder = tmp_path / "caller"
     folder.mkdir()
-    for name in ("whole.py", "remote.py", "leaving.py", "again.py"):
+    for name in ("whole.py", "remote.py", "between.py", "leaving.py", "again.py"):
         shutil.copy(PROGRAMS / name, folder)
     (folder / "pyproject.toml").touch()
     return folder
@@ -192,6 +192,16 @@ def test_another_job_goes_on_from_a_jobs_checkpoint(fleet: Fleet, folder: Path) 
     assert again["counts"] == [2, 2 * first["counts"][1]]
     with closing(fleet.plane()) as plane:  # read where the worker put what was sent: other machines have no file of ours
         assert any("/checkpoint-0/" in line.text for line in plane.lines(next_id))
+
+
+def test_a_later_job_of_a_script_begins_with_the_files_of_the_earlier_one(fleet: Fleet, folder: Path) -> None:
+    outcome, job_id = run(fleet, folder, "between.py")
+    assert outcome["first"] != job_id
+    assert not all(torch.equal(outcome["last"][name], value) for name, value in outcome["fitted"].items())
+    with closing(fleet.plane()) as plane:
+        job = ended(plane, job_id)
+        files = [entry.path for entry in job.spec.calls.files] if job.spec.calls is not None else []
+        assert (job.state, files) == (JobState.SUCCEEDED, ["checkpoints/epoch=0-step=4.ckpt"])
 
 
 def test_a_variable_that_was_not_forwarded_is_named(fleet: Fleet, folder: Path) -> None:
