@@ -1,12 +1,13 @@
-"""Shows how a job stands: a live line in a terminal, plain lines now and then in a pipe, or nothing."""
+"""Shows how a job stands: a live line in a terminal or a notebook, plain lines now and then in a pipe, or nothing."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO
+from typing import Any, TextIO
 
+from gpulayer.client import terminals
 from gpulayer.client.follow import Showing
 from gpulayer.logs.harmless import harmless
 from gpulayer.spec.calls import Progress
@@ -32,9 +33,18 @@ _MOST_NAMES = 4
 def showing(enabled: bool, call: int, stream: TextIO | None = None) -> Showing:
     """Choose how to show call ``call``: as the stream can, or only why a job waits when the user wants no bar."""
     out = sys.stderr if stream is None else stream
-    if enabled and out.isatty():
+    if enabled and out.isatty() and terminals.is_ours_alone(out):
         return LiveLine(out, call)
+    if enabled and stream is None and (display := notebook_display()) is not None:
+        return NotebookLine(display, call)
     return PlainLines(out, call, enabled)
+
+
+def notebook_display() -> Callable[..., Any] | None:
+    """Return IPython's ``display`` where cells of a notebook run, None anywhere else; IPython is never imported for it."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return None if getattr(shell, "kernel", None) is None or ipython is None else ipython.display.display
 
 
 def in_words(progress: Progress) -> str:
@@ -60,7 +70,7 @@ def standing(job: JobRecord, call: int) -> str:
     if job.state is JobState.QUEUED:
         return f"{job.id} waits: {'; '.join(job.why)}" if job.why else f"{job.id} is queued"
     if job.progress is not None and job.progress.call == call and job.phase is Phase.RUNNING:
-        return in_words(job.progress)
+        return f"{job.id} {in_words(job.progress)}"
     return f"{job.id} {_WORDS[job.phase]}{_on_workers(job)}" if job.phase in _WORDS else ""
 
 
@@ -141,6 +151,39 @@ class LiveLine:
 
     def close(self) -> None:
         self.pause()
+
+
+class NotebookLine:
+    """One line of a cell's output, changed in place; how far the call came stays there when it has ended."""
+
+    def __init__(self, display: Callable[..., Any], call: int) -> None:
+        self._display, self._call = display, call
+        self._handle: Any = None
+        self._text = ""
+        self._came = ""
+
+    def show(self, job: JobRecord) -> None:
+        text = harmless(standing(job, self._call))
+        if not text:
+            return
+        if job.progress is not None and job.progress.call == self._call and job.phase is Phase.RUNNING:
+            self._came = text
+        self._write(text)
+
+    def _write(self, text: str) -> None:
+        if text == self._text:
+            return
+        self._text, output = text, {"text/plain": text}
+        if self._handle is None:
+            self._handle = self._display(output, raw=True, display_id=True)
+        else:
+            self._handle.update(output, raw=True)
+
+    def pause(self) -> None: ...
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._write(self._came)
 
 
 def _escaped(text: str) -> str:

@@ -86,6 +86,7 @@ class HeldJob:
         self._next = 0
         self._last = job
         self._sent_state = -1
+        self._showing: Showing | None = None
         self._notes: list[str] = []
 
     def may_hold(self) -> bool:
@@ -99,8 +100,8 @@ class HeldJob:
         unknown = earlier[self._next :]
         found = resume.resolve(request, self.plane, self._copies(number), self._last)
         self.plane.go(self.job_id, going.go(number, request, self._source, self.plane, unknown, found))
-        showing = progress.showing(_shows_progress(request), number)
-        job = self._follow(number, request, interrupts, lambda job: _view(job, number).begun, showing)
+        self._showing = progress.showing(_shows_progress(request), number)
+        job = self._follow(number, request, interrupts, lambda job: _view(job, number).begun)
         gone = job.state.terminal and not _view(job, number).begun and job.reason in _GONE_WHILE_HOLDING
         if gone and self._answered and not interrupts.count:
             self._drop_copies(number)
@@ -129,8 +130,7 @@ class HeldJob:
 
         One that was broken off from outside is applied only when no ``tries_left`` of it.
         """
-        showing = progress.showing(_shows_progress(request), number)
-        job = self._follow(number, request, interrupts, lambda job: _view(job, number).settled, showing)
+        job = self._follow(number, request, interrupts, lambda job: _view(job, number).settled)
         view = _view(job, number)
         self._drop_copies(number)
         outside, home = call_times.outside(job), self._homecoming
@@ -146,7 +146,9 @@ class HeldJob:
     def _drop_copies(self, number: int) -> None:
         shutil.rmtree(self._copies(number), ignore_errors=True)
 
-    def _follow(self, number: int, request: CallRequest, interrupts: Interrupts, reached: Any, showing: Showing) -> JobRecord:
+    def _follow(self, number: int, request: CallRequest, interrupts: Interrupts, reached: Any) -> JobRecord:
+        showing = self._showing or progress.showing(_shows_progress(request), number)
+
         def each(job: JobRecord) -> None:
             if _view(job, number).needs_state and self._sent_state != number:
                 self._sent_state = number

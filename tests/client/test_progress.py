@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import subprocess
+import sys
 
 from gpulayer.client import progress
 from gpulayer.spec.calls import Progress
@@ -45,6 +49,7 @@ def test_a_pipe_gets_a_line_for_each_epoch_and_every_ten_seconds() -> None:
         clock.now = float(now)
         lines.show(job(told))
     assert [line.split(" batch ")[1][0] for line in out.getvalue().splitlines()] == ["0", "0", "6"]
+    assert out.getvalue().startswith("gpulayer: job-1 fit epoch 1/3 "), "lines of several jobs in one log can be told apart"
 
 
 def test_another_calls_progress_is_not_shown_as_this_ones() -> None:
@@ -105,3 +110,47 @@ def test_a_terminal_gets_one_live_line_that_goes_away() -> None:
 
 def test_no_bar_is_drawn_when_none_is_wanted() -> None:
     assert isinstance(progress.showing(False, 0, Terminal()), progress.PlainLines)
+
+
+def test_of_two_processes_in_one_terminal_one_draws_and_the_other_prints() -> None:
+    leader, follower = pty.openpty()
+    look = (
+        "import sys; from gpulayer.client import progress; print(type(progress.showing(True, 0)).__name__, flush=True); input()"
+    )
+    started = []
+    try:
+        for _ in range(2):
+            given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": follower, "text": True}
+            started.append(subprocess.Popen([sys.executable, "-c", look], **given))  # type: ignore[call-overload]
+            started[-1].first = started[-1].stdout.readline().strip()
+        assert [each.first for each in started] == ["LiveLine", "PlainLines"]
+    finally:
+        for each in started:
+            each.communicate("\n", timeout=30)
+        os.close(leader)
+        os.close(follower)
+
+
+class Handle:
+    """What IPython's ``display`` returns: the outputs of a cell, of which the last is seen."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def display(self, output: dict[str, str], **_: object) -> Handle:
+        self.update(output)
+        return self
+
+    def update(self, output: dict[str, str], **_: object) -> None:
+        self.seen.append(output["text/plain"])
+
+
+def test_a_cell_has_one_line_which_ends_with_how_far_the_call_came() -> None:
+    handle = Handle()
+    line = progress.NotebookLine(handle.display, 0)
+    for each in (job(state=JobState.QUEUED, phase=None), job(at(0)), job(at(2)), job(at(2)), job(at(2), phase=Phase.UPLOADING)):
+        line.show(each)
+    line.close()
+    assert [text.split(" batch ")[0] for text in handle.seen] == [
+        "job-1 is queued", "job-1 fit epoch 1/3", "job-1 fit epoch 3/3", "job-1 stores its files", "job-1 fit epoch 3/3",
+    ]  # fmt: skip

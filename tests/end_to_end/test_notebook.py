@@ -45,7 +45,7 @@ class Tiny(pl.LightningModule):
 data = DataLoader(TensorDataset(torch.rand(16, 4)), batch_size=4)
 model = Tiny()
 before = model.net.weight.detach().clone()
-trainer = gl.Trainer(devices=2, max_epochs=1, logger=False, enable_progress_bar=False, enable_model_summary=False)
+trainer = gl.Trainer(devices=2, max_epochs=1, logger=False, enable_model_summary=False)
 """,
     """
 %time trainer.fit(model, data)
@@ -82,6 +82,8 @@ def test_cells_are_the_script_and_a_call_in_a_later_cell_goes_on_from_the_record
     assert "undefined_name" in failed[0]
     facts = json.loads(_text(notebook.cells[-1]).partition("FACTS ")[2].splitlines()[0])
     assert facts == {"trained": True, "steps": 2, "bias": 7.0, "jobs": 2, "opens": True, "cells": [".notebook.cells.py"]}
+    (shown,) = [output.data["text/plain"] for output in notebook.cells[3].outputs if output.output_type == "display_data"]
+    assert " fit epoch 1/1 batch 2/2 " in shown
     assert not list(folder.glob(".*.cells.py"))  # the kernel has ended
 
 
