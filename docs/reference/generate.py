@@ -59,6 +59,15 @@ without a batch repeats one, and that prediction is dropped.
 | anything else, the same batches on every rank | one copy |
 | anything else | rank by rank, and a warning names the loader |
 """
+SHARDED = """
+## Sharded models
+
+Where each rank holds a part (FSDP, `ModelParallelStrategy`, `fully_shard`, tensor parallel), the ranks put parameters and
+optimizer states together after each call, one tensor at a time, and the caller's module has them whole: its own layers, without
+wrappers, and layers made in `configure_model`. What the caller changes between calls is dealt out again. Sharded checkpoints
+are folders with every rank's files. After a failed call the weights stay the caller's, and the warning says so; likewise those
+that DeepSpeed holds in parts.
+"""
 
 
 def pages() -> dict[Path, str]:
@@ -122,10 +131,11 @@ def back_page() -> str:
             BACK_HEAD,
             *rows,
             PREDICT,
+            SHARDED,
             "\n## Left alone\n\nLinks between objects, which are made anew, and live things of a process:\n\n",
             *alone,
             f"\nObjects of these packages are never looked into: {_code(inside)}; nor, of Lightning, those whose module has ",
-            f"one of {_code(kinds.CLOSED)} in its name.\n",
+            f"one of {_code(kinds.CLOSED)} in its name, and what derives from its {_code(kinds.CLOSED_BASES)}.\n",
         )
     )
 

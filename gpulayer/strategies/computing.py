@@ -16,7 +16,7 @@ import torch
 
 from gpulayer.runtime import faults
 from gpulayer.spec.calls import FunctionName, OutcomeStatus
-from gpulayer.strategies import call_progress, digest, folders, outcome, parts, random_state, termination
+from gpulayer.strategies import call_progress, digest, folders, outcome, parts, random_state, sharded, termination
 from gpulayer.strategies.outcome import Observation, Scene
 from gpulayer.strategies.outcome.errors import without_our_frames
 from gpulayer.strategies.outcome.optimizers import optimizers_of
@@ -51,7 +51,8 @@ class Computation:
         self.gone.clear()  # what is removed between calls, the caller's own script removes
         if state is not None:
             self._become_the_caller(Path(state))
-        observation = Observation(self.scene.roots(), self.scene.users)
+        with sharded.shown(self.scene.model):
+            observation = Observation(self.scene.roots(), self.scene.users)
         with self.wish.heard():
             returned, failed = self._run()
             if failed is not None:
@@ -65,7 +66,11 @@ class Computation:
         return returned
 
     def _become_the_caller(self, state: Path) -> None:
-        digest.load_state(self.scene.model, torch.load(state, map_location="cpu", weights_only=True))
+        model, tensors = self.scene.model, torch.load(state, map_location="cpu", weights_only=True)
+        if sharded.is_sharded(model):
+            sharded.load(parts.outer_model(self.scene.trainer, model), model, tensors)
+        else:
+            digest.load_state(model, tensors)
 
     def _run(self) -> tuple[Any, BaseException | None]:
         with marked(self.number), self._reporting():
@@ -144,21 +149,32 @@ class Computation:
         self.walk.link.record(self.number, status, began=self.began, body=body, error=raised)
 
     def _body(self, observation: Observation, returned: Any, collectives: bool) -> str | None:
-        trainer = self.scene.trainer
-        fitted = self.function == "fit"
-        states = optimizers_of(trainer, collectives) if fitted else {}
+        trainer, model = self.scene.trainer, self.scene.model
+        whole = self._gather(collectives)
+        states = optimizers_of(trainer, model, collectives) if self.function == "fit" else {}
         if collectives and self.walk.context.rank != 0:
             return None
-        body = outcome.collect(
-            observation,
-            self.walk.paths.caller_text,
-            trainer=trainer,
-            returned=returned,
-            extra={"random": random_state.now(), "notes": list(self.notes), **self._files(), **states},
-        )
+        with sharded.shown(model, whole):
+            body = outcome.collect(
+                observation,
+                self.walk.paths.caller_text,
+                trainer=trainer,
+                returned=returned,
+                extra={"random": random_state.now(), "notes": list(self.notes), **self._files(), **states},
+            )
+        if sharded.is_partitioned(model) or (whole is not None and not whole.tensors):
+            body["lost"].append("the model's weights (each rank has a part of them)")
         path = self._file("outcome")
         outcome.save(body, path)
         return str(path)
+
+    def _gather(self, collectives: bool) -> sharded.Whole | None:
+        """Gather a sharded model, where all ranks are here to do it; without values otherwise."""
+        model = self.scene.model
+        if not sharded.is_sharded(model):
+            return None
+        nothing = sharded.Whole({})
+        return (sharded.gather(parts.outer_model(self.scene.trainer, model), model) or nothing) if collectives else nothing
 
     def _files(self) -> dict[str, list[str]]:
         """What of the call's files no manifest tells: which it removed, and its empty folders."""

@@ -27,6 +27,7 @@ from gpulayer.strategies import (
     outcome,
     parts,
     random_state,
+    sharded,
     termination,
 )
 from gpulayer.strategies.checkpoints import Announcer
@@ -158,16 +159,18 @@ class InJobLauncher:
 
     def _meet(self, number: int, function: FunctionName, trainer: Any, model: Any, ckpt_path: Any) -> Begin:
         """Arrive at a call; rank 0 says which tensors it brings."""
-        taken = fingerprint.take(
-            call=number,
-            function=function,
-            ordinal=self._ordinal,
-            trainer=trainer,
-            model=model,
-            ckpt_path=fingerprint.relative(ckpt_path, self._walk.paths.root, self._caller_path),
-        )
+        with sharded.shown(model):
+            taken = fingerprint.take(
+                call=number,
+                function=function,
+                ordinal=self._ordinal,
+                trainer=trainer,
+                model=model,
+                ckpt_path=fingerprint.relative(ckpt_path, self._walk.paths.root, self._caller_path),
+            )
         says = self._walk.context.rank == 0 and model is not None
-        return self._walk.begin(taken, digest.of_state(model) if says else "")
+        known = sharded.known_digest(model) if says and sharded.is_sharded(model) else ""
+        return self._walk.begin(taken, (known or digest.of_state(model)) if says else "")
 
     def _run_showing(self, path: Any, function: Callable[..., Any], trainer: Any, bound: inspect.BoundArguments) -> Any:
         """Run a call; after it, ``trainer.ckpt_path`` names what was loaded as a local run would."""

@@ -75,6 +75,7 @@ CLOSED = (
     ".utilities.combined_loader",
     ".callbacks.progress.",
 )
+CLOSED_BASES = ("Strategy", "Accelerator")
 CLOSED_TORCH = ("torch.distributed", "torch._", "torch.jit", "torch.utils.tensorboard", "torch.nn.parallel", "torch.fx")
 CLOSED_ROOTS = frozenset(
     {
@@ -96,7 +97,9 @@ CLOSED_ROOTS = frozenset(
         *("omegaconf", "hydra", "click", "pytest", "_pytest", "pluggy", "unittest", "IPython", "ipykernel", "pkg_resources"),
     }
 )
-_MODULE_LINKS = frozenset({"_trainer", "_fabric", "_fabric_optimizers", "_metric_attributes", "_jit_is_scripting"})
+_MODULE_LINKS = frozenset(
+    {"_trainer", "_fabric", "_fabric_optimizers", "_metric_attributes", "_jit_is_scripting", "_device_mesh"}
+)
 _LOOP_LINKS = frozenset(
     {
         "trainer",
@@ -125,12 +128,12 @@ LEFT_ALONE = {
 """By the name of a base class: links between objects, which are made anew, and live things of this process."""
 
 
-def _cached(answer: Callable[[type[Any]], _T]) -> Callable[[type[Any]], _T]:
+def cached(answer: Callable[[type[Any]], _T]) -> Callable[[type[Any]], _T]:
     """``functools.cache`` for questions about classes, which type checkers don't take for hashable."""
     return cast(Callable[[type[Any]], _T], functools.cache(answer))
 
 
-@_cached
+@cached
 def skipped(cls: type[Any]) -> frozenset[str]:
     """Return the attributes of a class's objects that an outcome leaves alone."""
     names: frozenset[str] = frozenset()
@@ -140,7 +143,7 @@ def skipped(cls: type[Any]) -> frozenset[str]:
     return names
 
 
-@_cached
+@cached
 def closed(cls: type[Any]) -> bool:
     """Say whether objects of a class are machinery of this process that nobody looks into."""
     module = cls.__module__
@@ -149,12 +152,12 @@ def closed(cls: type[Any]) -> bool:
         return any(part in f"{module}." for part in CLOSED)
     if root == "torch":
         return module.startswith(CLOSED_TORCH) or issubclass(cls, torch.nn.parallel.DistributedDataParallel)
-    return root in CLOSED_ROOTS and not _is_trainer(cls)
+    # A strategy or accelerator of the user's own is as much machinery as Lightning's; gpulayer.Trainer is Lightning's, and not.
+    return _is_of_lightning(cls, CLOSED_BASES) or (root in CLOSED_ROOTS and not _is_of_lightning(cls, ("Trainer",)))
 
 
-def _is_trainer(cls: type[Any]) -> bool:
-    """``gpulayer.Trainer`` is Lightning's, and as much looked into."""
-    return any(base.__name__ == "Trainer" and base.__module__.partition(".")[0] in LIGHTNING for base in cls.__mro__)
+def _is_of_lightning(cls: type[Any], names: tuple[str, ...]) -> bool:
+    return any(base.__name__ in names and base.__module__.partition(".")[0] in LIGHTNING for base in cls.__mro__)
 
 
 def quiet(cls: type[Any]) -> bool:
@@ -231,7 +234,7 @@ def kind_of(value: Any) -> Kind:
     return _kind_of_type(type(value))
 
 
-@_cached
+@cached
 def _kind_of_type(cls: type[Any]) -> Kind:
     found = _BY_TYPE.get(cls)
     if found is not None:

@@ -113,6 +113,12 @@ def computes_together(strategy: Any) -> bool:
     return any(base.__name__ in SHARDING for base in type(strategy).__mro__)
 
 
+def outer_model(trainer: Any, model: Any) -> Any:
+    """Return the module with what the strategy has wrapped around it."""
+    outer = getattr(trainer.strategy, "model", None)
+    return model if outer is None or not any(each is model for each in outer.modules()) else outer
+
+
 def tear_down(trainer: Any) -> None:
     """Run the Trainer's own teardown, which is no hook."""
     trainer._teardown()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lightning.pytorch import Trainer
+from lightning.pytorch.strategies import DDPStrategy
 
 import gpulayer
 from gpulayer.strategies import kinds
@@ -16,6 +17,13 @@ def test_our_trainer_is_looked_into_as_lightnings_is() -> None:
 def test_our_other_objects_are_machinery() -> None:
     assert kinds.closed(gpulayer.JobOptions)
     assert kinds.closed(gpulayer.GPULayerStrategy)
+
+
+def test_a_strategy_of_the_users_own_is_machinery_as_well() -> None:
+    class Own(DDPStrategy):
+        pass
+
+    assert kinds.closed(Own)
 
 
 def test_each_kind_has_its_sentence_on_the_page_of_what_comes_back() -> None:
