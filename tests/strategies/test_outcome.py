@@ -329,7 +329,7 @@ def test_optimizers_travel_as_states(tmp_path: Path) -> None:
     there = Cast(tmp_path)
     observation = Observation({})
     there.trainer.fit(there.model, there.data)
-    body = carried(observation, extra=optimizers_of(there.trainer, collectives=True))
+    body = carried(observation, extra=optimizers_of(there.trainer, there.trainer.lightning_module, collectives=True))
     state = outcome.read(body).extra["optimizers"][0]
     fresh = torch.optim.Adam(there.model.parameters(), lr=0.5)
     fresh.load_state_dict(state)
