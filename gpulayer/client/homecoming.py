@@ -88,6 +88,8 @@ class Homecoming:
         self._place = place
         self.away: dict[str, str] = {}
         """Checkpoints that stay with their jobs: where they would lie here, and the URLs that they open by."""
+        self.named: dict[str, str] = {}
+        """The paths here of all checkpoints that ever were away, by their URLs."""
         self._known: dict[Path, Home] = {}
         self._seen: dict[str, dict[str, Artifact]] = {}
 
@@ -130,6 +132,7 @@ class Homecoming:
         left = {} if choice is None else {path: each for path, each in changed.items() if self._stays(path, each, choice)}
         named = [choice.stays_as(path, each) for path, each in left.items()] if choice is not None else []
         self.away |= {str(place): url for place, url in filter(None, named)}
+        self.named |= {url: path for path, url in self.away.items()}
         for place in map(self._place, changed.keys() - left.keys()):
             for whole in (place, *place.parents):  # a checkpoint of many files is known by its folder
                 self.away.pop(str(whole), None)

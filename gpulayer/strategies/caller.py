@@ -79,6 +79,8 @@ class CallerStrategy:
     job_id: str | None = None
     left: dict[str, Any] | None = None
     """The jobs that files or weights of this Trainer's calls stayed with, by id; None before its first call has ended."""
+    spelled: Mapping[str, str]
+    """How the Trainer's objects name files that are not at the paths that a local run would have written to."""
 
     def __init__(self, strategy: Any = "auto", job: JobOptions | Mapping[str, Any] | None = None) -> None:
         self._owed: Callable[[], tuple[list[Any], list[Any]]] | None = None
@@ -87,6 +89,7 @@ class CallerStrategy:
         self.options = options_from(job)
         self.num_nodes = 1
         self.ordinal = -1
+        self.spelled = {}
         self.hidden = None
 
     @property

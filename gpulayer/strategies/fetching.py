@@ -96,7 +96,9 @@ def fetch(trainer: Any) -> None:
         )
     for job_id, held in list(strategy.left.items()):
         try:
-            rename(trainer, held.bring_rest())
+            came = held.bring_rest()
+            rename(trainer, came)
+            strategy.spelled = {path: name for path, name in strategy.spelled.items() if name not in came}
             stale.fill(trainer.lightning_module)
         except NotFound as cause:
             raise ArtifactNotFound(

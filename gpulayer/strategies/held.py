@@ -63,10 +63,9 @@ class Settled:
 
 @dataclass(frozen=True)
 class Taking:
-    """How a call's outcome is taken over; ``before`` translates paths as they were called here before the call."""
+    """What is taken over of a call."""
 
     fetching: Fetching
-    before: Callable[[str], str]
     files_stay: bool
 
 
@@ -96,6 +95,7 @@ class HeldJob:
         self.text = text
         self._follower = Follower(plane, job.id, show_ranks=shape.options.show_ranks)
         self._beside: dict[str, str] = {}
+        self._stayed: set[Blob] = set()
         self._answered = False
         self._next = 0
         self._last = job
@@ -123,7 +123,7 @@ class HeldJob:
         return True
 
     def _go(self, number: int, request: CallRequest, earlier: tuple[EarlierCall, ...]) -> Go:
-        paths = {url: path for path, url in self._homecoming.away.items()}
+        paths = self._homecoming.named
         found = resume.resolve(request, self.plane, self._copies(number), self._last, paths)
         return going.go(number, request, self._source, self.plane, earlier, found, paths)
 
@@ -152,11 +152,11 @@ class HeldJob:
         self._drop_copies(number)
         record, told = (None, _outcome_of(view, 0)) if view.settled else failure.culprit(job, view)
         fetching = Fetching(self.plane, self.job_id, request.options, None if told is None else told.body, request.model)
-        before = {**self._homecoming.away, **self._beside}
         brought = self._bring(job, lambda changed: fetching.choose(changed, self._source.place))
-        if brought.left and fetching.words is not None:
+        if fetching.words is not None and not {each.blob for each in brought.left} <= self._stayed:
             say(fetching.words)
-        take = Taking(fetching, lambda text: before.get(text, text), bool(brought.left))
+        self._stayed = {each.blob for each in brought.left}
+        take = Taking(fetching, bool(brought.left))
         if view.settled:
             return self._succeeded(number, request, take)
         return self._failed(number, request, job, record, take, interrupts, tries_left)
@@ -174,9 +174,9 @@ class HeldJob:
 
     def bring_rest(self) -> dict[str, str]:
         """Bring the files home that stayed with the job; the paths of checkpoints by the URLs that named them meanwhile."""
-        before = dict(self._homecoming.away)
         self._bring(self.plane.job(self.job_id), lambda _: None)
-        return {url: self._text(path) for path, url in before.items() if path not in self._homecoming.away}
+        home = self._homecoming
+        return {url: self._text(path) for url, path in home.named.items() if path not in home.away}
 
     def _copies(self, number: int) -> Path:
         """The folder for what a call loads from other jobs."""
@@ -249,7 +249,9 @@ class HeldJob:
             left.pop(self.job_id, None)
         if body is None:
             return None, []
-        applied = going.apply(take.fetching.outcome(), request, self._text, take.before, self._arrange)
+        before, strategy = request.strategy.spelled, request.strategy
+        applied = going.apply(take.fetching.outcome(), request, self._text, lambda text: before.get(text, text), self._arrange)
+        strategy.spelled = {**self._homecoming.away, **self._beside}
         if applied.fill is not None:
             fill = functools.partial(going.fill, applied.fill, request, self.job_id)
             stale.leave(request.model, self.job_id, Owed(body.sha256, lambda: module_part(self.plane, body), fill))
