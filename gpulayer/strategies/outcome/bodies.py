@@ -22,7 +22,7 @@ _END = struct.Struct("<QQ8s")
 _MARK = b"gpulayer"
 
 
-def save(body: dict[str, Any], path: Path | IO[bytes]) -> None:
+def save(body: dict[str, Any], path: str | Path | IO[bytes]) -> None:
     """Write plain data and tensors; a ``module`` in it goes behind the rest."""
     if MODULE not in body:
         torch.save(body, path)
@@ -35,7 +35,7 @@ def save(body: dict[str, Any], path: Path | IO[bytes]) -> None:
         file.write(_END.pack(middle - begin, file.tell() - middle, _MARK))
 
 
-def load(path: Path | IO[bytes], *, module: bool = True) -> dict[str, Any]:
+def load(path: str | Path | IO[bytes], *, module: bool = True) -> dict[str, Any]:
     """Read what ``save`` wrote; without ``module`` nothing of that part is read, where it is a part of its own."""
     with _opened(path, "rb") as file:
         first, second = _lengths(file)
@@ -49,8 +49,8 @@ def _read(file: Any) -> dict[str, Any]:
     return cast(dict[str, Any], torch.load(file, map_location="cpu", weights_only=True))
 
 
-def _opened(path: Path | IO[bytes], mode: str) -> contextlib.AbstractContextManager[Any]:
-    return open(path, mode) if isinstance(path, Path) else contextlib.nullcontext(path)
+def _opened(path: str | Path | IO[bytes], mode: str) -> contextlib.AbstractContextManager[Any]:
+    return open(path, mode) if isinstance(path, str | Path) else contextlib.nullcontext(path)
 
 
 def _lengths(file: IO[bytes]) -> tuple[int, int]:
