@@ -78,7 +78,7 @@ class CallerStrategy:
     """Processes per node as asked for; ``parallel_devices`` are as many as there are, once that is known."""
     job_id: str | None = None
     left: dict[str, Any] | None = None
-    """The jobs that files or weights of this Trainer's calls stayed with, by id; None before its first call has ended."""
+    """What this Trainer's calls left with their jobs, by the jobs' ids; None before its first call has ended."""
     spelled: Mapping[str, str]
     """How the Trainer's objects name files that are not at the paths that a local run would have written to."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +20,14 @@ from gpulayer.strategies.checkpoints import map_text
 from gpulayer.strategies.outcome.bodies import MODULE
 
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+@dataclass
+class Left:
+    """What calls of one Trainer left with a job: ``bring_files`` returns the paths of checkpoints that came, by URL."""
+
+    bring_files: Callable[[], Mapping[str, str]]
+    models: list[Any] = field(default_factory=list)
 
 
 class Fetching:
@@ -94,19 +103,28 @@ def fetch(trainer: Any) -> None:
             "No call of this Trainer has come home: there is nothing to fetch.",
             next_step="Call it after fit, validate, test, predict or gpulayer.attach.",
         )
-    for job_id, held in list(strategy.left.items()):
-        try:
-            came = held.bring_rest()
-            rename(trainer, came)
-            strategy.spelled = {path: name for path, name in strategy.spelled.items() if name not in came}
-            stale.fill(trainer.lightning_module)
-        except NotFound as cause:
-            raise ArtifactNotFound(
-                f"What stayed with {job_id} is not there any more.",
-                next_step="It is made anew by running the call again.",
-                job_id=job_id,
-            ) from cause
-        del strategy.left[job_id]
+    gone = [job_id for job_id, left in list(strategy.left.items()) if not _bring(trainer, job_id, left)]
+    if gone:
+        raise ArtifactNotFound(
+            f"What stayed with {' and '.join(gone)} is not there any more.",
+            next_step="It is made anew by running the call again, with a module made anew.",
+            job_id=gone[0],
+        )
+
+
+def _bring(trainer: Any, job_id: str, left: Left) -> bool:
+    """Bring home what stayed with one job; False where it is gone."""
+    strategy = trainer.strategy
+    try:
+        came = left.bring_files()
+        rename(trainer, came)
+        strategy.spelled = {path: name for path, name in strategy.spelled.items() if name not in came}
+        for model in left.models:
+            stale.fill(model)
+    except NotFound:
+        return False
+    del strategy.left[job_id]
+    return True
 
 
 def rename(trainer: Any, came: Mapping[str, str]) -> None:

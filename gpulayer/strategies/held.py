@@ -26,7 +26,7 @@ from gpulayer.spec.job import Processes
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
 from gpulayer.strategies import call_times, failure, going, left_behind, outcome, resume, stale
-from gpulayer.strategies.fetching import Fetching, module_part
+from gpulayer.strategies.fetching import Fetching, Left, module_part
 from gpulayer.strategies.job_spec import PackedSource, Source
 from gpulayer.strategies.stale import Owed
 
@@ -244,9 +244,7 @@ class HeldJob:
         body = take.fetching.body
         left = request.strategy.left = request.strategy.left or {}
         if take.files_stay:
-            left[self.job_id] = self
-        elif not stale.is_stale(request.model):
-            left.pop(self.job_id, None)
+            left.setdefault(self.job_id, Left(self.bring_rest))
         if body is None:
             return None, []
         before, strategy = request.strategy.spelled, request.strategy
@@ -255,7 +253,7 @@ class HeldJob:
         if applied.fill is not None:
             fill = functools.partial(going.fill, applied.fill, request, self.job_id)
             stale.leave(request.model, self.job_id, Owed(body.sha256, lambda: module_part(self.plane, body), fill))
-            left[self.job_id] = self
+            left.setdefault(self.job_id, Left(self.bring_rest)).models.append(request.model)
             if request.function == "fit":
                 going.owe_stale(request, self.job_id)
         return applied.returned, list(applied.lost)

@@ -40,6 +40,7 @@ def test_what_stays_with_the_job_opens_there_is_gone_on_from_and_comes_on_demand
     # Another job answers the next calls from the record, and has the first one's checkpoints.
     assert little["jobs"]
     assert little["tested"] == [pytest.approx(biases[2]), pytest.approx(biases[0]), pytest.approx(biases[2])]
+    assert "the caller's is sent" not in done.stderr
     # On demand all is as if it had come at once.
     fetched = little["fetched"]
     assert (fetched["here"], fetched["epochs"], little["steps of optimizer"]) == (ALL, 2, 8)

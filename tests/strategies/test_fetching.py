@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lightning.pytorch as pl
 import pytest
+import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from gpulayer.client.options import JobOptions
-from gpulayer.errors import CallRefused
+from gpulayer.errors import ArtifactNotFound, CallRefused, JobNotFound
 from gpulayer.spec.files import Artifact, Blob
-from gpulayer.strategies import fetching
-from gpulayer.strategies.fetching import Fetching
+from gpulayer.strategies import fetching, stale
+from gpulayer.strategies.fetching import Fetching, Left
+from gpulayer.strategies.stale import Owed
 from tests.client.test_checkpoints import Kept, made
 
 FILES = [
@@ -71,3 +74,25 @@ def test_a_trainer_of_another_kind_has_nothing_to_fetch() -> None:
 )
 def test_sizes_are_written_for_people(size: float, words: str) -> None:
     assert fetching.in_units(size) == words
+
+
+def test_what_is_gone_is_said_and_what_is_there_comes_all_the_same() -> None:
+    def gone() -> dict[str, str]:
+        raise JobNotFound("There is no job-1.")
+
+    saved, net = ModelCheckpoint(), torch.nn.Linear(1, 1)
+    saved.best_model_path = "gpulayer://job-2/node0/a"
+    stale.leave(net, "job-2", Owed("a", lambda: 3.0, lambda part: torch.nn.init.constant_(net.weight, part)))
+    came = Left(lambda: {saved.best_model_path: "/caller/a"}, [net])
+    strategy = SimpleNamespace(gpulayer_wish=True, left={"job-1": Left(gone), "job-2": came}, spelled={})
+    trainer = SimpleNamespace(strategy=strategy, checkpoint_callbacks=[saved], ckpt_path=None)
+
+    for _ in range(2):
+        with pytest.raises(ArtifactNotFound, match="What stayed with job-1 is not there any more"):
+            fetching.fetch(trainer)
+        assert (saved.best_model_path, net.weight.item(), list(strategy.left)) == ("/caller/a", 3.0, ["job-1"])
+    strategy.left = {}
+    fetching.fetch(trainer)
+    strategy.left = None
+    with pytest.raises(CallRefused, match="No call of this Trainer has come home"):
+        fetching.fetch(trainer)
