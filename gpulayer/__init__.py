@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpulayer.spec.resources import Resources as Resources
     from gpulayer.strategies.caller import CallerStrategy as GPULayerStrategy  # noqa: F401
     from gpulayer.trainer.trainer import attach as attach
+    from gpulayer.trainer.trainer import fetch as fetch
 
 __version__ = "0.1.0"
 
@@ -29,12 +30,13 @@ _HOME_OF = {
     "Trainer": "gpulayer.trainer.trainer",
     "GPULayerStrategy": "gpulayer.trainer.trainer",
     "attach": "gpulayer.trainer.trainer",
+    "fetch": "gpulayer.trainer.trainer",
     "in_job": "gpulayer.runtime.context",
 }
 _ERRORS = """
     GPULayerError InvalidJob Unschedulable HomeError WorkerStartFailed UnsupportedPlatform UnsupportedLightning CallRefused
-    ScriptUnavailable CallsDiverged JobFailed RemoteError JobCancelled JobTimedOut JobLost WorkerLost PreparationFailed
-    RendezvousFailed Straggler
+    StaleModule ScriptUnavailable CallsDiverged JobFailed RemoteError JobCancelled JobTimedOut JobLost WorkerLost
+    PreparationFailed RendezvousFailed Straggler
 """
 _HOME_OF |= dict.fromkeys(_ERRORS.split(), "gpulayer.errors")
 

@@ -17,6 +17,7 @@ GPULayerError
 │   └── TokenNotFound, DatabaseUnusable, ServerRefused, LogFull
 ├── SecretError ── SecretNotFound, InvalidSecret
 ├── PlaneFromChild            a forked child used its parent's plane
+├── StaleModule               weights that stayed with a job were used at its caller
 ├── WorkerStartFailed         a local worker did not come up
 ├── UnsupportedPlatform, UnsupportedLightning
 ├── CallRefused               a Trainer call that can't become a job
@@ -309,6 +310,11 @@ class UnsupportedPlatform(GPULayerError):
 class UnsupportedLightning(GPULayerError):
     code = "unsupported_lightning"
     fix = "Install a supported version: lightning>=2.4,<2.7."
+
+
+class StaleModule(GPULayerError):
+    code = "stale_module"
+    fix = "gpulayer.fetch(trainer) brings them home."
 
 
 class CallRefused(GPULayerError):

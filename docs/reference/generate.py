@@ -37,6 +37,7 @@ change is left alone. What changed and can't travel is named in one warning, and
 Nothing is unpickled: it is plain data and tensors, read with `weights_only=True`. Beside it come the files that the call
 wrote, the optimizers and schedulers (made when first looked at, with their states), Python's, numpy's and torch's random
 states, and the returned value. `predict` returns all ranks' predictions as one device would: see below.
+`JobOptions(fetch=...)` says what of it comes at once ([how](../how-to/fetch.md)).
 
 ## By kind
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from threading import Timer
 
 from gpulayer.artifacts.landing import plain
+from gpulayer.client.checkpoints import SCHEME
+from gpulayer.client.choice import Choice
 from gpulayer.plane import Plane
 from gpulayer.spec.files import Artifact, FileEntry
 
@@ -47,6 +49,8 @@ class Brought:
     doubles: list[Path] = field(default_factory=list)
     """Files of other nodes that differ from node 0's."""
     removed: list[Path] = field(default_factory=list)
+    left: list[Artifact] = field(default_factory=list)
+    """Files that stay with the job for now."""
 
 
 def choose(artifacts: Iterable[Artifact]) -> dict[str, Artifact]:
@@ -82,8 +86,13 @@ class Homecoming:
     def __init__(self, plane: Plane, place: Callable[[str], Path]) -> None:
         self._plane = plane
         self._place = place
+        self.away: dict[str, str] = {}
+        """Checkpoints that stay with their jobs: where they would lie here, and the URLs that they open by."""
+        self.named: dict[str, str] = {}
+        """The paths here of all checkpoints that ever were away, by their URLs."""
         self._known: dict[Path, Home] = {}
         self._seen: dict[str, dict[str, Artifact]] = {}
+        self._left: dict[str, dict[str, Artifact]] = {}
 
     def bring(
         self,
@@ -91,43 +100,70 @@ class Homecoming:
         base: Callable[[str], str | None],
         outside: Callable[[Artifact], bool] = lambda _: False,
         lasts: Callable[[int], object] = lambda _: None,
+        choice: Callable[[Iterable[Artifact]], Choice | None] = lambda _: None,
     ) -> Brought:
         """Bring what changed since the last time; ``base`` answers the hash that a path had in the job's bundle.
 
         ``outside`` says of files that the script wrote them between its calls: the caller's own script wrote them as well.
-        ``lasts`` is told how many files come, from another thread, once they have been coming for ``SLOW_S``.
+        ``lasts`` is told how many files come, from another thread, once they have been coming for ``SLOW_S``. ``choice`` says
+        which of those that are new or changed come now; the others are left for another time.
         """
         chosen = choose(self._plane.artifacts(job_id))
         seen, brought = self._seen.get(job_id, {}), Brought()
         changed = {path: each for path, each in chosen.items() if path not in seen or seen[path].blob != each.blob}
-        with _telling(lambda: lasts(len(changed))):
-            for path, artifact in sorted(changed.items(), key=lambda each: _is_link(each[1])):  # what they point to comes first
-                if not (outside(artifact) and self._is_the_callers(artifact)):
-                    self._bring_one(job_id, path, artifact, base, brought)
-                    self._link(path, chosen)
-                    if artifact.path != f"node0/{path}" and artifact.path == path:
-                        brought.doubles.append(self._place(path))
+        changed = {path: each for path, each in changed.items() if not (outside(each) and self._is_the_callers(each))}
+        left = self._leave(job_id, changed, choice(changed.values()))
+        brought.left += left.values()
+        coming = {path: each for path, each in changed.items() if path not in left}
+        with _telling(lambda: lasts(len(coming))):
+            for path, artifact in sorted(coming.items(), key=lambda each: _is_link(each[1])):  # what they point to comes first
+                self._bring_one(job_id, path, artifact, base, brought)
+                self._link(path, chosen)
+                if artifact.path != f"node0/{path}" and artifact.path == path:
+                    brought.doubles.append(self._place(path))
         for path in seen.keys() - chosen.keys():
             self._remove(self._place(path), seen[path].blob.sha256, brought)
-        self._seen[job_id] = chosen
+        # What was left counts as not seen: it is asked for again the next time, and nothing of it is here to be removed.
+        self._seen[job_id] = {path: each for path, each in chosen.items() if path not in left}
+        self._left[job_id] = left
         return brought
 
     def present(self) -> tuple[FileEntry, ...]:
         """Return the files of all jobs so far, by path below the work folder, as they are here now.
 
-        What the caller has changed since is stored anew, and what it has removed is left out.
+        What the caller has changed since is stored anew, and what it has removed is left out. What stays with its job is as
+        the job has it.
         """
-        latest: dict[str, Artifact] = {}
-        for chosen in self._seen.values():
-            latest |= chosen
+        latest: dict[str, tuple[Artifact, bool]] = {}
+        for job_id, chosen in self._seen.items():
+            latest |= {path: (each, False) for path, each in chosen.items()}
+            latest |= {path: (each, True) for path, each in self._left[job_id].items()}
         entries = []
-        for path, artifact in sorted(latest.items()):
+        for path, (artifact, stays) in sorted(latest.items()):
             target = self._place(path)
-            here = self._hash(target)
-            if here is not None:
+            here = None if stays else self._hash(target)
+            if stays:
+                entries.append(FileEntry(path=path, blob=artifact.blob, mode=artifact.mode & 0o777, mtime=artifact.mtime))
+            elif here is not None:
                 blob = artifact.blob if here == artifact.blob.sha256 else self._plane.put_blob(target)
                 entries.append(FileEntry(path=path, blob=blob, mode=artifact.mode & 0o777, mtime=os.stat(target).st_mtime))
         return tuple(entries)
+
+    def _leave(self, job_id: str, changed: Mapping[str, Artifact], choice: Choice | None) -> dict[str, Artifact]:
+        """Return what stays of the files of a job, and note by which URLs its checkpoints open meanwhile."""
+        self.away = {path: url for path, url in self.away.items() if not url.startswith(f"{SCHEME}{job_id}/")}
+        left = {} if choice is None else {path: each for path, each in changed.items() if self._stays(path, each, choice)}
+        named = [choice.stays_as(path, each) for path, each in left.items()] if choice is not None else []
+        self.away |= {str(place): url for place, url in filter(None, named)}
+        self.named |= {url: path for path, url in self.away.items()}
+        for place in map(self._place, changed.keys() - left.keys()):
+            for whole in (place, *place.parents):  # a checkpoint of many files is known by its folder
+                self.away.pop(str(whole), None)
+        return left
+
+    def _stays(self, path: str, artifact: Artifact, choice: Choice) -> bool:
+        known = self._known.get(self._place(path))
+        return (known is None or known.sha256 != artifact.blob.sha256) and not choice.takes(path, artifact)
 
     def remove(self, job_id: str, paths: Iterable[str]) -> None:
         """Remove what a call deleted of the files that this run wrote, whichever of its jobs did so.

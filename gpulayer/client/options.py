@@ -13,6 +13,8 @@ from gpulayer.spec.base import Spec
 from gpulayer.spec.job import Input
 from gpulayer.spec.resources import Placement, Resources, Target
 
+Fetch = Literal["all", "best", "last", "metrics"]
+
 
 class JobOptions(Spec):
     """Where and how the job of a script runs; everything has a default that suits a first run on this machine.
@@ -29,6 +31,9 @@ class JobOptions(Spec):
     whatever becomes of this process, and ``gpulayer.attach`` brings it home. With ``resubmit`` a call whose job was broken off
     from outside (a lost machine, a signal, ``timeout_s``; no exception of the script's) is submitted so many times again, each
     time from the newest complete checkpoint of the job before, or from the start where it had none.
+    ``fetch`` says what comes home after a call: ``"all"``, of the checkpoints only the ``"best"`` or the ``"last"``, or the
+    ``"metrics"`` alone, without weights and checkpoints; the rest stays with the job until ``gpulayer.fetch(trainer)``. Outputs
+    of more than ``fetch_limit`` bytes come as with ``"best"``.
     """
 
     target: Target | None = None
@@ -57,6 +62,8 @@ class JobOptions(Spec):
     show_ranks: bool = False
     detach: bool = False
     resubmit: int = Field(default=0, ge=0)
+    fetch: Fetch = "all"
+    fetch_limit: int = Field(default=4_000_000_000, gt=0)
 
     @model_validator(mode="before")
     @classmethod
@@ -93,6 +100,11 @@ class JobOptions(Spec):
         if value <= 0:
             raise InvalidCount(f"A time limit is {value}.")
         return value
+
+    @property
+    def of_job(self) -> JobOptions:
+        """The options that make a job another one: what comes home from it concerns its caller alone."""
+        return self.model_copy(update={name: type(self).model_fields[name].default for name in ("fetch", "fetch_limit")})
 
     def on(self, found: Settings) -> JobOptions:
         """Return the options with the target that an unset one means on the plane of these settings."""

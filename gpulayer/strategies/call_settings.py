@@ -71,7 +71,7 @@ def take(trainer: Any, ckpt_path: str | None, model_given: bool) -> CallSettings
         default_root_dir=_absolute(trainer.default_root_dir),
         loggers=loggers,
         checkpoints=[_checkpoint(callback, trainer, loggers) for callback in trainer.checkpoint_callbacks],
-        ckpt_path=_resolved(trainer, ckpt_path, model_given),
+        ckpt_path=resolved(trainer, ckpt_path, model_given),
         random=random_state.left(),
     )
 
@@ -114,7 +114,7 @@ def _default_dirpath(trainer: Any, loggers: list[LoggerSettings]) -> str | None:
     return os.path.join(first.save_dir or root or "", str(first.name), version, "checkpoints")
 
 
-def _resolved(trainer: Any, ckpt_path: str | None, model_given: bool) -> str | None:
+def resolved(trainer: Any, ckpt_path: str | None, model_given: bool) -> str | None:
     """Ask Lightning what a keyword (or none) means here; its complaints are left to the call itself."""
     if ckpt_path is not None and not fingerprint.is_keyword(ckpt_path):
         return _absolute(ckpt_path)

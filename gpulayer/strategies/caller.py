@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gpulayer.client.options import JobOptions, options_from
+from gpulayer.errors import StaleModule
 from gpulayer.spec.job import Processes
 from gpulayer.strategies import failure
 from gpulayer.strategies import names as lightning
@@ -76,6 +77,10 @@ class CallerStrategy:
     asked: Processes = 1
     """Processes per node as asked for; ``parallel_devices`` are as many as there are, once that is known."""
     job_id: str | None = None
+    left: dict[str, Any] | None = None
+    """What this Trainer's calls left with their jobs, by the jobs' ids; None before its first call has ended."""
+    spelled: Mapping[str, str]
+    """How the Trainer's objects name files that are not at the paths that a local run would have written to."""
 
     def __init__(self, strategy: Any = "auto", job: JobOptions | Mapping[str, Any] | None = None) -> None:
         self._owed: Callable[[], tuple[list[Any], list[Any]]] | None = None
@@ -84,6 +89,7 @@ class CallerStrategy:
         self.options = options_from(job)
         self.num_nodes = 1
         self.ordinal = -1
+        self.spelled = {}
         self.hidden = None
 
     @property
@@ -149,7 +155,11 @@ class CallerStrategy:
     def _pay(self) -> None:
         make, self._owed = self._owed, None
         if make is not None:
-            self.optimizers, self.lr_scheduler_configs = make()
+            try:
+                self.optimizers, self.lr_scheduler_configs = make()
+            except StaleModule:  # they are owed all the same
+                self._owed = make
+                raise
 
     @property
     def optimizers(self) -> list[Any]:

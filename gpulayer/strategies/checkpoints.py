@@ -107,6 +107,17 @@ def _score(path: str, callbacks: Iterable[Any]) -> tuple[str | None, float | Non
     return None, None, None
 
 
+def named(callbacks: Iterable[Any]) -> dict[str, list[str]]:
+    """Return the paths that checkpoint callbacks call their best and their last."""
+    found: dict[str, list[str]] = {"best": [], "last": []}
+    for callback in callbacks:
+        for what, paths in found.items():
+            path = getattr(callback, f"{what}_model_path", None)
+            if isinstance(path, str) and path:
+                paths.append(path)
+    return found
+
+
 def _number(value: Any) -> int | None:
     return int(value) if isinstance(value, int | float) else None
 

@@ -16,7 +16,7 @@ import torch
 
 from gpulayer.runtime import faults
 from gpulayer.spec.calls import FunctionName, OutcomeStatus
-from gpulayer.strategies import call_progress, digest, folders, outcome, parts, random_state, sharded, termination
+from gpulayer.strategies import call_progress, checkpoints, digest, folders, outcome, parts, random_state, sharded, termination
 from gpulayer.strategies.outcome import Observation, Scene
 from gpulayer.strategies.outcome.errors import without_our_frames
 from gpulayer.strategies.outcome.optimizers import optimizers_of
@@ -160,7 +160,9 @@ class Computation:
                 self.walk.paths.caller_text,
                 trainer=trainer,
                 returned=returned,
-                extra={"random": random_state.now(), "notes": list(self.notes), **self._files(), **states},
+                extra={"random": random_state.now(), "notes": list(self.notes), **self._files()},
+                states=states,
+                kept=checkpoints.named(trainer.checkpoint_callbacks),
             )
         if sharded.is_partitioned(model) or (whole is not None and not whole.tensors):
             body["lost"].append("the model's weights (each rank has a part of them)")

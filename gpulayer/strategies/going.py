@@ -5,19 +5,21 @@ from __future__ import annotations
 import functools
 import io
 import os
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from gpulayer.errors import StaleModule
 from gpulayer.plane import Plane
 from gpulayer.spec.calls import EarlierCall, Go
 from gpulayer.spec.files import FileEntry
-from gpulayer.strategies import call_settings, digest, fingerprint, names, outcome, random_start
+from gpulayer.strategies import call_settings, digest, fingerprint, names, outcome, random_start, stale
 from gpulayer.strategies.job_spec import Source
-from gpulayer.strategies.outcome import Scene
+from gpulayer.strategies.outcome import Applied, Scene, bodies
 
 if TYPE_CHECKING:
     from gpulayer.strategies.resume import Found
@@ -30,9 +32,19 @@ def start_settings(plane: Plane) -> str | None:
 
 
 def go(
-    number: int, request: CallRequest, source: Source, plane: Plane, earlier: tuple[EarlierCall, ...], found: Found | None
+    number: int,
+    request: CallRequest,
+    source: Source,
+    plane: Plane,
+    earlier: tuple[EarlierCall, ...],
+    found: Found | None,
+    paths: Mapping[str, str],
 ) -> Go:
-    """Describe call ``number`` with the caller's settings for it; ``found`` is what ``resume.resolve`` did."""
+    """Describe call ``number`` with the caller's settings for it; ``found`` is what ``resume.resolve`` did.
+
+    ``paths`` says which path the script has in the job where it has a URL here.
+    """
+    asked = request.ckpt_path
     settings = call_settings.collect(request, found)
     sent = () if request.options.target == "local" else _checkpoint(settings.ckpt_path, plane)
     if sent and settings.ckpt_shown is None:
@@ -44,10 +56,11 @@ def go(
             ordinal=request.ordinal,
             trainer=request.trainer,
             model=request.model,
-            ckpt_path=fingerprint.relative(request.ckpt_path, str(source.root), os.path.abspath),
+            ckpt_path=fingerprint.relative(paths.get(asked or "", asked), str(source.root), os.path.abspath),
         ),
         settings=plane.put_blob(call_settings.pack(settings)),
-        state_digest="" if request.model is None else digest.of_state(request.model),
+        # A stale module is neither compared nor sent: the job's own is the newer one.
+        state_digest="" if request.model is None or stale.is_stale(request.model) else digest.of_state(request.model),
         earlier=earlier,
         checkpoint=sent,
     )
@@ -70,22 +83,49 @@ def state(model: torch.nn.Module) -> bytes:
 
 
 def apply(
-    body: Path, request: CallRequest, text: Callable[[str], str] = str, also: Callable[[dict[str, Any]], None] = lambda _: None
-) -> tuple[Any, list[str]]:
-    """Apply an outcome to the caller's objects; the returned value, and the names of what couldn't be brought back.
+    body: dict[str, Any],
+    request: CallRequest,
+    text: Callable[[str], str] = str,
+    before: Callable[[str], str] = str,
+    also: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> Applied:
+    """Apply an outcome to the caller's objects.
 
-    ``text`` translates every string: paths of files that came home under another name. ``also`` gets what else
-    the outcome holds, by name.
+    ``text`` translates every string: paths of files that came home under another name; ``before`` is how they were translated
+    before the call. ``also`` gets what else the outcome holds, by name.
     """
+    if bodies.MODULE in body:
+        stale.fill(request.model)  # what the calls before changed in it
     scene = Scene(request.trainer, request.model, request.datamodule, request.arguments)
-    applied = outcome.apply(outcome.load(body), scene, text)
-    if "optimizers" in applied.extra:
-        owed = functools.partial(optimizers, request, applied.extra["optimizers"], applied.extra.get("schedulers", []))
-        request.strategy.owe_optimizers(owed)
-    if applied.extra.get("precision"):
-        request.trainer.precision_plugin.load_state_dict(applied.extra["precision"])
+    applied = outcome.apply(body, scene, text, before)
+    _take_states(request, applied.extra)
     also(applied.extra)
-    return applied.returned, list(applied.lost)
+    return applied
+
+
+def fill(apply: Callable[[dict[str, Any]], Applied], request: CallRequest, job_id: str, part: dict[str, Any]) -> None:
+    """Apply the module's part of an outcome that was applied without it."""
+    applied = apply(part)
+    _take_states(request, applied.extra)
+    if applied.lost:
+        warnings.warn(f"gpulayer: {job_id} changed what can't be brought back here: {', '.join(applied.lost)}.", stacklevel=2)
+
+
+def _take_states(request: CallRequest, extra: dict[str, Any]) -> None:
+    if "optimizers" in extra:
+        owed = functools.partial(optimizers, request, extra["optimizers"], extra.get("schedulers", []))
+        request.strategy.owe_optimizers(owed)
+    if extra.get("precision"):
+        request.trainer.precision_plugin.load_state_dict(extra["precision"])
+
+
+def owe_stale(request: CallRequest, job_id: str) -> None:
+    """Have optimizers that stayed with a job say so."""
+
+    def refuse() -> NoReturn:
+        raise StaleModule(f"These optimizers stayed with {job_id}.", job_id=job_id)
+
+    request.strategy.owe_optimizers(refuse)
 
 
 def optimizers(request: CallRequest, states: list[Any], schedulers: list[Any]) -> tuple[list[Any], list[Any]]:

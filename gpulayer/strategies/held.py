@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,19 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from gpulayer.artifacts import landing
 from gpulayer.client import progress
+from gpulayer.client.choice import Choice
 from gpulayer.client.follow import Follower, Showing, say
 from gpulayer.client.homecoming import Brought, Homecoming
 from gpulayer.client.interrupts import Interrupts
 from gpulayer.client.local_workers import LocalWorkers
 from gpulayer.client.options import JobOptions
 from gpulayer.plane import Plane
-from gpulayer.spec.calls import CallView, EarlierCall, ErrorRecord, Outcome
-from gpulayer.spec.files import Blob
+from gpulayer.spec.calls import CallView, EarlierCall, ErrorRecord, Go, Outcome
+from gpulayer.spec.files import Artifact, Blob
 from gpulayer.spec.job import Processes
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
-from gpulayer.strategies import call_times, failure, going, left_behind, outcome, resume
+from gpulayer.strategies import call_times, failure, going, left_behind, outcome, resume, stale
+from gpulayer.strategies.fetching import Fetching, Left, module_part
 from gpulayer.strategies.job_spec import PackedSource, Source
+from gpulayer.strategies.stale import Owed
 
 if TYPE_CHECKING:
     from gpulayer.strategies.session import CallRequest
@@ -56,6 +61,14 @@ class Settled:
     """Whether nothing was applied, as the call is to be submitted again."""
 
 
+@dataclass(frozen=True)
+class Taking:
+    """What is taken over of a call."""
+
+    fetching: Fetching
+    files_stay: bool
+
+
 class HeldJob:
     """A submitted job that walks the script's calls in lockstep with its caller."""
 
@@ -82,6 +95,7 @@ class HeldJob:
         self.text = text
         self._follower = Follower(plane, job.id, show_ranks=shape.options.show_ranks)
         self._beside: dict[str, str] = {}
+        self._stayed: set[Blob] = set()
         self._answered = False
         self._next = 0
         self._last = job
@@ -98,8 +112,7 @@ class HeldJob:
         """Send the go for call ``number`` and follow until it begins; False when the job had ended while it held."""
         # What it has no record of itself: calls before it was submitted, and those refused at the caller since.
         unknown = earlier[self._next :]
-        found = resume.resolve(request, self.plane, self._copies(number), self._last)
-        self.plane.go(self.job_id, going.go(number, request, self._source, self.plane, unknown, found))
+        self.plane.go(self.job_id, self._go(number, request, unknown))
         self._showing = progress.showing(_shows_progress(request), number)
         job = self._follow(number, request, interrupts, lambda job: _view(job, number).begun)
         gone = job.state.terminal and not _view(job, number).begun and job.reason in _GONE_WHILE_HOLDING
@@ -110,11 +123,15 @@ class HeldJob:
             self._tell_processes(job.procs_per_worker, request)
         return True
 
+    def _go(self, number: int, request: CallRequest, earlier: tuple[EarlierCall, ...]) -> Go:
+        paths = self._homecoming.named
+        found = resume.resolve(request, self.plane, self._copies(number), self._last, paths)
+        return going.go(number, request, self._source, self.plane, earlier, found, paths)
+
     def leave(self, number: int, request: CallRequest, earlier: tuple[EarlierCall, ...]) -> None:
         """Send the go for the last call, with all that it may need of the caller, and let the job go on by itself."""
-        found = resume.resolve(request, self.plane, self._copies(number), self._last)
-        go = going.go(number, request, self._source, self.plane, earlier, found)
-        if request.model is not None:
+        go = self._go(number, request, earlier)
+        if request.model is not None and not stale.is_stale(request.model):
             go = go.model_copy(update={"state": self.plane.put_blob(going.state(request.model))})
         self.plane.go(self.job_id, go)
         self.plane.farewell(self.job_id)
@@ -133,11 +150,33 @@ class HeldJob:
         job = self._follow(number, request, interrupts, lambda job: _view(job, number).settled)
         view = _view(job, number)
         self._drop_copies(number)
-        outside, home = call_times.outside(job), self._homecoming
-        self._tell(home.bring(self.job_id, self._packed.hash_of, outside, lambda count: say(f"bringing home {count} files.")))
+        record, told = (None, _outcome_of(view, 0)) if view.settled else failure.culprit(job, view)
+        fetching = Fetching(self.plane, self.job_id, request.options, None if told is None else told.body, request.model)
+        brought = self._bring(job, lambda changed: fetching.choose(changed, self._source.place))
+        if fetching.words is not None and not {each.blob for each in brought.left} <= self._stayed:
+            say(fetching.words)
+        self._stayed = {each.blob for each in brought.left}
+        take = Taking(fetching, bool(brought.left))
         if view.settled:
-            return self._succeeded(number, request, view)
-        return self._failed(number, request, job, view, interrupts, tries_left)
+            return self._succeeded(number, request, take)
+        return self._failed(number, request, job, record, take, interrupts, tries_left)
+
+    def _bring(self, job: JobRecord, choice: Callable[[Iterable[Artifact]], Choice | None]) -> Brought:
+        brought = self._homecoming.bring(
+            self.job_id,
+            self._packed.hash_of,
+            call_times.outside(job),
+            lambda count: say(f"bringing home {count} files."),
+            choice,
+        )
+        self._tell(brought)
+        return brought
+
+    def bring_rest(self) -> dict[str, str]:
+        """Bring the files home that stayed with the job; the paths of checkpoints by the URLs that named them meanwhile."""
+        self._bring(self.plane.job(self.job_id), lambda _: None)
+        home = self._homecoming
+        return {url: self._text(path) for url, path in home.named.items() if path not in home.away}
 
     def _copies(self, number: int) -> Path:
         """The folder for what a call loads from other jobs."""
@@ -167,25 +206,29 @@ class HeldJob:
         self._last = job
         return job
 
-    def _succeeded(self, number: int, request: CallRequest, view: CallView) -> Settled:
+    def _succeeded(self, number: int, request: CallRequest, take: Taking) -> Settled:
         self._answered, self._next = True, number + 1
-        first = _outcome_of(view, 0)
-        left = EarlierCall(call=number, status="ok", outcome=first.body)
-        result, unapplied = self._apply(first.body, request)
+        left = EarlierCall(call=number, status="ok", outcome=take.fetching.body)
+        result, unapplied = self._apply(take, request)
         return Settled(left, result=result, unapplied=unapplied, notes=self._notes)
 
     def _failed(
-        self, number: int, request: CallRequest, job: JobRecord, view: CallView, interrupts: Interrupts, tries_left: int
+        self,
+        number: int,
+        request: CallRequest,
+        job: JobRecord,
+        record: ErrorRecord | None,
+        take: Taking,
+        interrupts: Interrupts,
+        tries_left: int,
     ) -> Settled:
-        record, told = failure.culprit(job, view)
         if tries_left and not interrupts.count and failure.may_pass(job, record):
             left = EarlierCall(call=number, status="failed")
             return Settled(left, error=self._error(job, record, interrupts), broken_off=True)
-        body = None if told is None else told.body
-        unapplied = [] if body is None else self._apply(body, request)[1]
+        unapplied = self._apply(take, request)[1]
         error = self._error(job, record, interrupts)
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        left = EarlierCall(call=number, status=status, outcome=body, error=record or failure.in_words(error))
+        left = EarlierCall(call=number, status=status, outcome=take.fetching.body, error=record or failure.in_words(error))
         return Settled(left, error=error, unapplied=unapplied)
 
     def _error(self, job: JobRecord, record: ErrorRecord | None, interrupts: Interrupts) -> BaseException:
@@ -199,12 +242,27 @@ class HeldJob:
         left_behind.tell(error, job.spec, self._source, self._packed, os.environ)
         return error
 
-    def _apply(self, body: Blob | None, request: CallRequest) -> tuple[Any, list[str]]:
+    def _apply(self, take: Taking, request: CallRequest) -> tuple[Any, list[str]]:
+        body = take.fetching.body
+        left = request.strategy.left = request.strategy.left or {}
+        if take.files_stay:
+            left.setdefault(self.job_id, Left(self.bring_rest))
         if body is None:
             return None, []
-        with TemporaryDirectory(prefix="gpulayer-") as folder:
-            fetched = self._fetch(body, Path(folder))
-            return going.apply(fetched, request, lambda text: self._beside.get(text, text), self._arrange)
+        before, strategy = request.strategy.spelled, request.strategy
+        applied = going.apply(take.fetching.outcome(), request, self._text, lambda text: before.get(text, text), self._arrange)
+        strategy.spelled = {**self._homecoming.away, **self._beside}
+        if applied.fill is not None:
+            fill = functools.partial(going.fill, applied.fill, request, self.job_id)
+            stale.leave(request.model, self.job_id, Owed(body.sha256, lambda: module_part(self.plane, body), fill))
+            left.setdefault(self.job_id, Left(self.bring_rest)).models.append(request.model)
+            if request.function == "fit":
+                going.owe_stale(request, self.job_id)
+        return applied.returned, list(applied.lost)
+
+    def _text(self, text: str) -> str:
+        """Translate a path of the caller's to what its file is called here now."""
+        return self._beside.get(text) or self._homecoming.away.get(text, text)
 
     def _arrange(self, left: dict[str, Any]) -> None:
         """Bring home what no list of files tells, and keep what the user should know."""

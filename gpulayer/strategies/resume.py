@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpulayer.client import checkpoints
+from gpulayer.client import checkpoints, choice
 from gpulayer.errors import NotFound
 from gpulayer.plane import Plane
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob
 from gpulayer.spec.records import JobRecord
-from gpulayer.strategies import fingerprint, names, parts
+from gpulayer.strategies import call_settings, fingerprint, names, parts
 
 if TYPE_CHECKING:
     from gpulayer.strategies.session import CallRequest
@@ -70,29 +70,41 @@ def _local(asked: str) -> str:
     return os.path.abspath(os.path.expanduser(asked.removeprefix(_FILE)))
 
 
-def resolve(request: CallRequest, plane: Plane, folder: Path, current: JobRecord) -> Found | None:
+def resolve(request: CallRequest, plane: Plane, folder: Path, current: JobRecord, paths: Mapping[str, str]) -> Found | None:
     """Return what to load, None where Lightning's own choice in the job is right.
 
     ``folder`` is where checkpoints of other jobs are put. ``"last"`` is the newest of what Lightning would find here and
-    of what the previous job with the same name and script announced, however it ended.
+    of what the previous job with the same name and script announced, however it ended. ``paths`` are those of the caller's, by
+    URL, whose files stayed with their jobs: the current job has its own of them.
     """
+
+    def by_url(url: str) -> Found:
+        if url in paths and url.startswith(f"{checkpoints.SCHEME}{current.id}/"):
+            return Found(paths[url], url)
+        return Found(str(checkpoints.by_url(plane, url, folder)), url)
+
     if request.goes_on_from is not None:
         return Found(str(checkpoints.by_url(plane, request.goes_on_from, folder)), request.goes_on_from, again=True)
     asked = request.ckpt_path
-    if asked is None:
-        return None
+    if asked in (None, "best"):  # which may be known here by a URL alone
+        meant = call_settings.resolved(request.trainer, asked, request.model_given)
+        return by_url(meant) if meant is not None and meant.startswith(checkpoints.SCHEME) else None
     if asked == "last":
-        return _last(request, plane, folder, current)
+        return _last(request, plane, folder, current, paths)
     if asked.startswith(checkpoints.SCHEME):
-        return Found(str(checkpoints.by_url(plane, asked, folder)), asked)
+        return by_url(asked)
     if "://" in asked or asked in ("best", "hpc") or asked.startswith("registry"):
         return None
     return Found(_local(asked), asked)
 
 
-def _last(request: CallRequest, plane: Plane, folder: Path, current: JobRecord) -> Found | None:
+def _last(request: CallRequest, plane: Plane, folder: Path, current: JobRecord, paths: Mapping[str, str]) -> Found | None:
     found = names.last_checkpoints(request.trainer)
     newest = max(found, key=os.path.getmtime, default=None)
+    own = checkpoints.newest(plane.checkpoints(current.id)) if paths else None
+    url = "" if own is None else choice.url_of(own)
+    if own is not None and url in paths and (newest is None or own.created_at > os.path.getmtime(newest)):
+        return Found(paths[url], url)
     before = checkpoints.previous_of(plane, lambda job: job.id != current.id and _program(job) == _program(current))
     if before is not None and (newest is None or before[1].created_at > os.path.getmtime(newest) + 1):
         return Found(str(checkpoints.fetch(plane, before[1], folder)), checkpoints.url_of(before[1]))

@@ -19,7 +19,7 @@ from gpulayer.client.options import JobOptions
 from gpulayer.errors import CallFromChild, CallFromThread, CallRefused, GPULayerError
 from gpulayer.spec.calls import EarlierCall, FunctionName
 from gpulayer.spec.job import Processes
-from gpulayer.strategies import autoload, failure, hydra_runs, resume, script, validation
+from gpulayer.strategies import autoload, failure, fetching, hydra_runs, resume, script, stale, validation
 from gpulayer.strategies.backstage import Backstage
 from gpulayer.strategies.held import HeldJob, Settled, Shape
 from gpulayer.strategies.hydra_runs import HydraRun
@@ -51,7 +51,7 @@ class CallRequest:
 
     @property
     def shape(self) -> Shape:
-        return Shape(self.num_nodes, self.procs_per_worker, self.options)
+        return Shape(self.num_nodes, self.procs_per_worker, self.options.of_job)
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,7 @@ class Session:
         request.options = self._stage().placed(request.options)
         validation.check_call(request.function, request.trainer.max_epochs)
         resume.check(request, self._stage().plane)
+        stale.check(request.model, (each.outcome.sha256 for each in self._earlier if each.outcome is not None))
         if request.options.detach:
             self._leave(number, request)
             return None, EarlierCall(call=number, status="ok")
@@ -176,6 +177,12 @@ class Session:
             if settled.error is not None:
                 raise settled.error
             return settled.result
+
+    def fetch(self, trainer: Any) -> None:
+        """Bring home what the calls of a Trainer left with their jobs."""
+        self._refuse_elsewhere()
+        with self._one_at_a_time():
+            fetching.fetch(trainer)
 
     def _job_for(self, request: CallRequest) -> HeldJob:
         held = self._held

@@ -62,6 +62,21 @@ def attach(job_id: str, trainer: Any = None, model: Any = None, **given: Any) ->
     return session.current().attach(job_id, trainer, model, given)
 
 
+def fetch(trainer: Any) -> None:
+    """Bring home what ``JobOptions(fetch=...)`` or ``fetch_limit`` left out: the module's weights, optimizers, checkpoints.
+
+    Paths of checkpoints that were URLs are files then. Nothing is done where all is here. Raises ``CallRefused`` for a Trainer
+    that has made no call, and ``NotFound`` where the job's record is gone.
+    """
+    from gpulayer.runtime import context
+
+    if context.current() is not None:  # all is here
+        return
+    from gpulayer.strategies import session
+
+    session.current().fetch(trainer)
+
+
 def _is_wish(strategy: Any) -> bool:
     return hasattr(strategy, "gpulayer_wish")
 

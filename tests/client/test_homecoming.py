@@ -11,6 +11,7 @@ from queue import SimpleQueue
 import pytest
 
 from gpulayer.client import homecoming as homecomings
+from gpulayer.client.choice import Choice
 from gpulayer.client.homecoming import Deed, Homecoming, choose, decide
 from gpulayer.errors import UnsafePath
 from gpulayer.spec.files import Artifact, Blob
@@ -281,9 +282,48 @@ def test_a_later_job_begins_with_what_is_here_of_the_earlier_ones(store: Store, 
     home.bring("job-000000000002", lambda _: None)
     (root / "logs" / "2.ckpt").unlink()
     (root / "notes.txt").write_bytes(b"caller")
+    store.files = {"node0/big.ckpt": b"big"}
+    urls = {"big.ckpt": f"gpulayer://{JOB}/node0/big.ckpt"}
+    home.bring(
+        "job-000000000003", no_base, choice=lambda _: Choice(urls=urls, blobs=(), kept=(), limit=None, place=root.joinpath)
+    )
 
     found = home.present()
 
-    assert {each.path: each.blob.sha256 for each in found} == {"logs/1.ckpt": sha(b"one anew"), "notes.txt": sha(b"caller")}
+    assert {each.path: each.blob.sha256 for each in found} == {
+        "big.ckpt": sha(b"big"),  # which stays with its job
+        "logs/1.ckpt": sha(b"one anew"),
+        "notes.txt": sha(b"caller"),
+    }
     assert stored == [b"caller"]
-    assert found[0].mtime == 1e9
+    assert found[1].mtime == 1e9
+
+
+def test_what_stays_is_known_by_its_url_until_it_comes(store: Store, tmp_path: Path) -> None:
+    homecoming = Homecoming(store, lambda path: tmp_path / path)  # type: ignore[arg-type]
+    urls = {name: f"gpulayer://{JOB}/node0/{name}" for name in ("a.ckpt", "b.ckpt")}
+    store.files |= {"node0/a.ckpt": b"1", "node0/b.ckpt": b"2", "node0/rows.csv": b"3"}
+
+    def none(changed: object) -> Choice:
+        return Choice(
+            urls={name: urls[name] for name in urls}, blobs=(), kept=(), limit=None, place=lambda path: tmp_path / path
+        )
+
+    first = homecoming.bring(JOB, no_base, choice=none)
+    assert first.written == [tmp_path / "rows.csv"]
+    assert [each.path for each in first.left] == ["node0/a.ckpt", "node0/b.ckpt"]
+    assert homecoming.away == {str(tmp_path / name): url for name, url in urls.items()}
+
+    del store.files["node0/a.ckpt"]  # the job deleted it: nothing here is its
+    (tmp_path / "a.ckpt").write_text("another run's")
+    again = homecoming.bring(JOB, no_base, choice=none)
+    assert (again.written, again.removed) == ([], [])
+    assert homecoming.away == {str(tmp_path / "b.ckpt"): urls["b.ckpt"]}
+
+    last = homecoming.bring(JOB, no_base)
+    assert last.written == [tmp_path / "b.ckpt"]
+    assert homecoming.away == {}
+    assert homecoming.named == {url: str(tmp_path / name) for name, url in urls.items()}
+    store.files["node0/b.ckpt"] = b"22"  # of which an older one is here
+    homecoming.bring(JOB, no_base, choice=none)
+    assert homecoming.away == {str(tmp_path / "b.ckpt"): urls["b.ckpt"]}

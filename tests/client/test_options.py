@@ -38,6 +38,8 @@ def test_an_unknown_option_is_answered_with_the_right_ones() -> None:
     [
         (3, r"job=3 is not possible: it may be JobOptions, or a dictionary"),
         ({"target": "mars"}, r"JobOptions\(target='mars'\) is not possible: it may be 'local', 'remote' or 'cloud'"),
+        ({"fetch": "some"}, r"JobOptions\(fetch='some'\) is not possible: it may be 'all', 'best', 'last' or 'metrics'"),
+        ({"fetch_limit": 0}, r"JobOptions\(fetch_limit=0\) is not possible: it may be greater than 0"),
         ({"grace_s": "soon"}, r"JobOptions\(grace_s='soon'\) is not possible: it may be a valid number"),
         (
             {"resources": {"gpu_count": "two"}},
@@ -54,3 +56,7 @@ def test_a_wrong_value_is_answered_with_what_it_may_be(given: Any, words: str) -
 def test_limits_are_above_zero(field: str) -> None:
     with pytest.raises(InvalidCount):
         JobOptions(**{field: 0})  # type: ignore[arg-type]
+
+
+def test_what_is_fetched_makes_no_other_job() -> None:
+    assert JobOptions(fetch="metrics", fetch_limit=1, name="a").of_job == JobOptions(name="a")

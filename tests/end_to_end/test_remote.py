@@ -347,6 +347,12 @@ def test_a_call_that_is_left_to_itself_comes_home_in_another_process_as_if_it_ha
     assert f"{left['job']} goes on by itself" in err
     assert not (folder / "kept").exists()
 
+    little, _ = told(fleet, folder, "leaving.py", "attach to little", left["job"])  # of which the rest is fetched
+    assert little.pop("away").startswith(f"gpulayer://{left['job']}/")
+    assert not little.pop("here")
+    assert all("gpulayer.fetch(trainer)" in said for said in little.pop("stale"))
+    assert little.pop("opened") == pytest.approx(little["weights"][-1], abs=1e-4)
+    assert little | {"status": "finished"} == expected  # a refused call had made it "interrupted"
     home, _ = told(fleet, folder, "leaving.py", "attach", left["job"])
     assert "other names or shapes" in home.pop("other")
     assert "was not left by this process" in home.pop("nothing")

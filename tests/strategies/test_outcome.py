@@ -356,3 +356,42 @@ def test_the_modules_own_tensors_are_seen_whatever_else_there_is() -> None:
     torch.nn.init.ones_(there.net[0][0].weight)
     outcome.apply(carried(observation), Scene(None, here))
     assert here.net[0][0].weight == 1
+
+
+class Reading(io.BytesIO):
+    """A file that counts what is read of it."""
+
+    count = 0
+
+    def readinto(self, buffer: Any) -> int:
+        got = super().readinto(buffer)
+        self.count += got
+        return got
+
+
+def test_the_modules_part_may_come_later_and_makes_the_same(tmp_path: Path) -> None:
+    there, here = Cast(tmp_path), Cast(tmp_path)
+    there.model.net.register_buffer("large", torch.zeros(1 << 16))
+    here.model.net.register_buffer("large", torch.zeros(1 << 16))
+    file, before = Reading(), here.model.net.weight.tolist()
+    observation = Observation(there.roots())
+    there.trainer.fit(there.model, there.data)
+    there.model.net.large += 1
+    states = {"optimizers": [there.trainer.optimizers[0].state_dict()]}
+    outcome.save(outcome.collect(observation, trainer=there.trainer, states=states, kept={"best": ["/a"]}), file)
+    size = file.tell()
+
+    body = outcome.load(file, module=False)
+    assert (body["heavy"], body["kept"]) == (True, {"best": ["/a"]})
+    assert size > (1 << 18) > file.count
+    applied = outcome.apply(body, here.scene())
+    assert here.trainer.callback_metrics["val_mse"] == there.trainer.callback_metrics["val_mse"]
+    assert here.save.best_model_path == there.save.best_model_path
+    assert (here.model.net.weight.tolist(), here.model.history, applied.extra) == (before, [], {})
+
+    assert applied.fill is not None
+    filled = applied.fill(outcome.load(file)["module"])
+    assert (applied.lost, filled.lost) == ((), ())
+    assert differences(there.roots(), here.roots()) == []
+    assert filled.extra["optimizers"][0]["state"].keys() == states["optimizers"][0]["state"].keys()
+    assert outcome.read(outcome.load(file)).extra.keys() == {"optimizers"}

@@ -77,7 +77,7 @@ def test_words_are_judged_by_lightning() -> None:
 
 def test_the_last_of_a_job_before_is_named_by_its_url(tmp_path: Path) -> None:
     before = plane()
-    found = resume.resolve(request("last"), before, tmp_path, JOB)
+    found = resume.resolve(request("last"), before, tmp_path, JOB, {})
     assert found is not None
     assert Path(found.path).read_text() == "x"
     assert found.shown == "gpulayer://job-1/node0/last.ckpt"
@@ -97,3 +97,25 @@ def test_epochs_are_whole_numbers(epochs: Any) -> None:
         validation.check_call("fit", epochs)
     validation.check_call("test", epochs)
     validation.check_call("fit", None)
+
+
+def test_a_checkpoint_that_stayed_is_the_jobs_own_where_it_is_that_job(tmp_path: Path) -> None:
+    before = plane()
+    for job, own in (("job-2", True), ("job-1", False)):
+        url = f"gpulayer://{job}/node0/last.ckpt"
+        asking = request("best")
+        asking.trainer = pl.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False)
+        asking.trainer.state.fn = pl.trainer.states.TrainerFn.TESTING
+        asking.trainer.checkpoint_callback.best_model_path = url
+        found = resume.resolve(asking, before, tmp_path, JOB, {url: "/caller/last.ckpt"})
+        assert found is not None
+        assert found.shown == url
+        assert (found.path == "/caller/last.ckpt") is own
+        assert Path(found.path).exists() is not own
+
+
+def test_last_is_one_that_stayed_with_the_job_where_nothing_newer_lies_here(tmp_path: Path) -> None:
+    before = Kept(made("last.ckpt", 1.0, job="job-2"))
+    url = "gpulayer://job-2/node0/last.ckpt"
+    found = resume.resolve(request("last"), before, tmp_path, JOB, {url: "/caller/last.ckpt"})  # type: ignore[arg-type]
+    assert found == resume.Found("/caller/last.ckpt", url)

@@ -20,19 +20,26 @@ from gpulayer.strategies.outcome.scene import Scene
 
 @dataclass(frozen=True)
 class Applied:
-    """What an outcome holds besides the changes: ``lost`` names what changed and couldn't be carried."""
+    """What an outcome holds besides the changes: ``lost`` names what changed and couldn't be carried.
+
+    ``fill`` applies the module's part later, where the outcome came without it.
+    """
 
     returned: Any = None
     extra: dict[str, Any] = field(default_factory=dict)
     lost: tuple[str, ...] = ()
+    fill: Callable[[dict[str, Any]], Applied] | None = None
 
 
-def apply(body: dict[str, Any], scene: Scene, text: Callable[[str], str] = str) -> Applied:
+def apply(
+    body: dict[str, Any], scene: Scene, text: Callable[[str], str] = str, before: Callable[[str], str] | None = None
+) -> Applied:
     """Change the objects of ``scene`` as the call changed the job's; ``text`` translates every string.
 
-    The process goes on with the random states that the call left.
+    ``before`` translates those by which an object is found, as it was before the call. The process goes on with the random
+    states that the call left.
     """
-    applied = _Application(body, scene, text).run()
+    applied = _Application(body, scene, text, before or text).run()
     if applied.extra.get("random"):
         random_state.leave(applied.extra["random"])
     return applied
@@ -40,35 +47,59 @@ def apply(body: dict[str, Any], scene: Scene, text: Callable[[str], str] = str) 
 
 def read(body: dict[str, Any], text: Callable[[str], str] = str) -> Applied:
     """Return what an outcome holds besides its changes, without applying them (another rank's, another process's)."""
-    return _Application({**body, "edits": [], "callbacks": []}, Scene(None, None), text).run()
+    module = {**body.get("module", _NOTHING), "edits": []}
+    return _Application({**body, "edits": [], "callbacks": [], "module": module}, Scene(None, None), text, text).run()
+
+
+_NOTHING: dict[str, Any] = {"edits": [], "nodes": [], "extra": {}}
 
 
 class _Application:
-    def __init__(self, body: dict[str, Any], scene: Scene, text: Callable[[str], str]) -> None:
+    def __init__(self, body: dict[str, Any], scene: Scene, text: Callable[[str], str], before: Callable[[str], str]) -> None:
         self._body = body
         self._scene = scene
-        self._text = text
+        self._before = before
+        self._nodes: list[Node] = []
         self._users = frozenset(body["users"])
         self._roots = Scene(scene.trainer, scene.model, scene.datamodule, scene.arguments, self._users).roots()
         self._lost = list(body["lost"])
         self._own: dict[int, Any] = {}
-        self._decoder = Decoder(body["nodes"], text, self._known)
+        self._decoder = Decoder(self._nodes, text, self._known)
 
     def run(self) -> Applied:
-        # Places are those before the call: all are looked up before anything moves.
-        targets = [self._find(edit["at"]) for edit in self._body["edits"]]
-        for index, node in enumerate(self._body["nodes"]):
-            if node["k"] == "at":
-                self._own[index] = self._find(node["place"])
+        body = self._body
+        module = body.get("module", _NOTHING)
+        edits = [*module["edits"], *body["edits"]]
+        targets = self._look_up(edits, [*body["nodes"], *module["nodes"]])
         self._pair_callbacks()
-        for edit, target in zip(self._body["edits"], targets, strict=True):
+        for edit, target in zip(edits, targets, strict=True):
             self._apply(edit, target)
         links.attach(self._scene)
+        extra = {**body["extra"], **module["extra"]}
         return Applied(
-            returned=self._value(self._body["returned"], "the returned value"),
-            extra={name: self._value(reference, name) for name, reference in self._body["extra"].items()},
-            lost=tuple(dict.fromkeys(self._lost)),
+            returned=self._value(body["returned"], "the returned value"),
+            extra={name: self._value(reference, name) for name, reference in extra.items()},
+            lost=self._told(),
+            fill=None if "module" in body else self._fill,
         )
+
+    def _fill(self, module: dict[str, Any]) -> Applied:
+        for edit, target in zip(module["edits"], self._look_up(module["edits"], module["nodes"]), strict=True):
+            self._apply(edit, target)
+        extra = {name: self._value(reference, name) for name, reference in module["extra"].items()}
+        return Applied(extra=extra, lost=self._told())
+
+    def _look_up(self, edits: list[Node], nodes: list[Node]) -> list[Any]:
+        """Return what is to be changed. Places are those before the call: all are looked up before anything moves."""
+        for index, node in enumerate(nodes, len(self._nodes)):
+            if node["k"] == "at":
+                self._own[index] = self._find(node["place"])
+        self._nodes.extend(nodes)
+        return [self._find(edit["at"]) for edit in edits]
+
+    def _told(self) -> tuple[str, ...]:
+        lost, self._lost = self._lost, []
+        return tuple(dict.fromkeys(lost))
 
     def _known(self, index: int, node: Node) -> Any:
         if node["k"] != "at":
@@ -79,7 +110,7 @@ class _Application:
         return found
 
     def _place(self, place: list[list[Any]]) -> Place:
-        return tuple((kind, self._text(key) if isinstance(key, str) else key) for kind, key in place)
+        return tuple((kind, self._before(key) if isinstance(key, str) else key) for kind, key in place)
 
     def _find(self, place: list[list[Any]]) -> Any:
         try:
@@ -99,7 +130,7 @@ class _Application:
         new = [
             (position, reference[0])
             for position, reference in enumerate(self._body["callbacks"])
-            if isinstance(reference, tuple) and self._body["nodes"][reference[0]]["k"] == "object"
+            if isinstance(reference, tuple) and self._nodes[reference[0]]["k"] == "object"
         ]
         if not new:
             return
@@ -107,7 +138,7 @@ class _Application:
         with contextlib.suppress(Exception):
             parts.attach_model_callbacks(trainer)
         for position, index in new:
-            node = self._body["nodes"][index]
+            node = self._nodes[index]
             own = trainer.callbacks[position] if position < len(trainer.callbacks) else None
             if own is not None and (type(own).__module__, type(own).__qualname__) == (node["module"], node["name"]):
                 self._decoder.put(index, own)
@@ -166,7 +197,7 @@ class _Application:
             own = target.get(key)
             if own is None or not isinstance(reference, tuple):
                 continue
-            node = self._body["nodes"][reference[0]]
+            node = self._nodes[reference[0]]
             if node["k"] == "tensor" and own.shape == node["value"].shape and own.dtype == node["value"].dtype:
                 if own.is_meta or torch.nn.parameter.is_lazy(own):
                     continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from gpulayer.strategies.outcome import looks
 from gpulayer.strategies.outcome.looks import Look
 from gpulayer.strategies.outcome.observe import Observation, Place, Seen, spell
 
-FORMAT = 1
+FORMAT = 2
 _TENSOR_TABLES = ("_parameters", "_buffers")
 
 
@@ -43,10 +43,10 @@ class Collector:
             self._lose(f"{name}{failed.place}", failed)
             return None
 
-    def edits(self) -> list[Node]:
-        """Write every change of an object that was there before."""
+    def edits(self, changed: Iterable[tuple[Seen, Look]]) -> list[Node]:
+        """Write changes of objects that were there before."""
         found = []
-        for seen, now in self.observation.changed():
+        for seen, now in changed:
             try:
                 edit = self._edit(seen, now)
             except NotCarried as failed:
@@ -149,23 +149,41 @@ def collect(
     trainer: Any = None,
     returned: Any = None,
     extra: dict[str, Any] | None = None,
+    states: dict[str, Any] | None = None,
+    kept: dict[str, list[str]] | None = None,
 ) -> dict[str, Any]:
     """Return what a call left as one structure that ``torch.save`` writes and ``weights_only=True`` reads.
 
-    ``extra`` holds further values by name (optimizer states, random states); they are carried like everything else.
+    ``extra`` holds further values by name (random states); they are carried like everything else, and so are ``states``, which
+    go with the module (optimizers). ``module`` is what can stay away for now: all that changed in the module, and what only
+    that leads to. ``heavy`` says whether there is a tensor in it, ``kept`` names checkpoints, as plain data.
     """
     collector = Collector(observation, text)
-    edits = collector.edits()
+    changed = observation.changed()
+    edits = collector.edits(each for each in changed if not _is_of_module(each[0]))
     callbacks = [] if trainer is None else [collector.value(callback, "callbacks") for callback in trainer.callbacks]
     result = collector.value(returned, "the returned value")
     others = {name: collector.value(value, name) for name, value in (extra or {}).items()}
+    nodes = len(collector.encoder.nodes)
+    module: dict[str, Any] = {
+        "edits": collector.edits(each for each in changed if _is_of_module(each[0])),
+        "extra": {name: collector.value(value, name) for name, value in (states or {}).items()},
+        "nodes": collector.encoder.nodes[nodes:],
+    }
     return {
         "format": FORMAT,
         "users": sorted(observation.users),
-        "nodes": collector.encoder.nodes,
+        "nodes": collector.encoder.nodes[:nodes],
         "edits": edits,
         "callbacks": callbacks,
         "returned": result,
         "extra": others,
         "lost": collector.lost + [f"{failed.place} ({failed.what})" for failed in collector.encoder.lost],
+        "kept": {what: [text(path) for path in paths] for what, paths in (kept or {}).items()},
+        "heavy": any(each.get("k") == "tensor" for each in (*module["edits"], *module["nodes"])),
+        "module": module,
     }
+
+
+def _is_of_module(seen: Seen) -> bool:
+    return seen.place[0] == ("root", "model")

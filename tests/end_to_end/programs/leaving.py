@@ -64,7 +64,7 @@ def left(model: pl.LightningModule, made: pl.Trainer) -> dict[str, object]:
 def refused(call: object, *given: object, **more: object) -> str:
     try:
         call(*given, **more)  # type: ignore[operator]
-    except gl.CallRefused as refusal:
+    except (gl.CallRefused, gl.StaleModule) as refusal:
         return str(refusal)
     return ""
 
@@ -91,6 +91,15 @@ def main(act: str, job_id: str = "") -> None:
         made.fit_loop.max_epochs = 3
         made.fit(model, data())
         print(json.dumps({**facts, "went on to": [made.current_epoch, made.global_step]}))
+    elif act == "attach to little":
+        made, model = trainer(fetch="metrics"), Tiny()
+        gl.attach(job_id, made, model, train_dataloaders=data())
+        path = made.checkpoint_callback.best_model_path
+        opens = float(Tiny.load_from_checkpoint(path).net.bias.detach().sum())
+        stale = [refused(model.state_dict), refused(made.validate, model, data())]
+        here = os.path.exists("kept")
+        gl.fetch(made)
+        print(json.dumps({**left(model, made), "away": path, "opened": opens, "stale": stale, "here": here}))
     else:
         made, model = trainer(), Tiny()
         other = refused(gl.attach, job_id, trainer(), Tiny(width=5))
