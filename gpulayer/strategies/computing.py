@@ -16,7 +16,7 @@ import torch
 
 from gpulayer.runtime import faults
 from gpulayer.spec.calls import FunctionName, OutcomeStatus
-from gpulayer.strategies import call_progress, digest, folders, outcome, parts, random_state, termination
+from gpulayer.strategies import call_progress, digest, folders, outcome, parts, random_state, rank_tests, termination
 from gpulayer.strategies.outcome import Observation, Scene
 from gpulayer.strategies.outcome.errors import without_our_frames
 from gpulayer.strategies.outcome.optimizers import optimizers_of
@@ -52,8 +52,11 @@ class Computation:
         if state is not None:
             self._become_the_caller(Path(state))
         observation = Observation(self.scene.roots(), self.scene.users)
+        tests = rank_tests.known()
         with self.wish.heard():
             returned, failed = self._run()
+            if tests is not None:
+                tests.give(self.began)
             if failed is not None:
                 self._record_failure(failed, observation)
                 self.walk.leave(1)
@@ -61,14 +64,17 @@ class Computation:
             self.walk.link.record(self.number, "ok", began=self.began, body=body)
         if self.wish.asked:  # too late for this call, but no other one is wanted
             self.walk.leave(_TERMINATED)
+        recorded = time.time()
         self.walk.hold()
+        if tests is not None:
+            tests.take(max(recorded, self.walk.go().came))
         return returned
 
     def _become_the_caller(self, state: Path) -> None:
         digest.load_state(self.scene.model, torch.load(state, map_location="cpu", weights_only=True))
 
     def _run(self) -> tuple[Any, BaseException | None]:
-        with marked(self.number), self._reporting():
+        with rank_tests.uncaptured(), marked(self.number), self._reporting():
             try:
                 with self.wish.breakable():
                     return self.run(), None

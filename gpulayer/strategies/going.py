@@ -15,7 +15,7 @@ import torch
 from gpulayer.plane import Plane
 from gpulayer.spec.calls import EarlierCall, Go
 from gpulayer.spec.files import FileEntry
-from gpulayer.strategies import call_settings, digest, fingerprint, names, outcome, random_start
+from gpulayer.strategies import call_settings, digest, fingerprint, names, outcome, pytest_runs, random_start
 from gpulayer.strategies.job_spec import Source
 from gpulayer.strategies.outcome import Scene
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 def start_settings(plane: Plane) -> str | None:
     """Store what the job needs before its script begins; the digest of the blob."""
-    return plane.put_blob(call_settings.collect_start(random_start.at_import())).sha256
+    tests = pytest_runs.session()
+    told = None if tests is None else pytest_runs.told(tests)
+    return plane.put_blob(call_settings.collect_start(random_start.at_import(), told)).sha256
 
 
 def go(
