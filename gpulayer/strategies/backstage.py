@@ -62,13 +62,14 @@ class Backstage:
             standing.require(opened)
         workers = self._start(request.num_nodes) if self._is_ours(request.options) else None
         packed = job_spec.pack(source, program, opened, self._settings.home)
-        spec = inputs.carried(opened, job_spec.spec(request, program, source, packed, going.start_settings(opened)))
+        place = (str(source.root), source.cwd)
+        home = self._homecoming.setdefault(place, Homecoming(opened, source.place))
+        start = going.start_settings(opened, home)
+        spec = inputs.carried(opened, job_spec.spec(request, program, source, packed, start))
         if workers is not None:
             workers.wait(opened)
         job = opened.submit(spec)
         say(f"{job.id} on {_shape(request.num_nodes, request.procs_per_worker)}")
-        place = (str(source.root), source.cwd)
-        home = self._homecoming.setdefault(place, Homecoming(opened, source.place))
         return HeldJob(opened, job, request.shape, source, packed, home, workers, self._settings.home / "resume", program.text)
 
     def _is_ours(self, options: JobOptions) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gpulayer.client.homecoming import Homecoming
 from gpulayer.plane import Plane
 from gpulayer.spec.calls import EarlierCall, Go
 from gpulayer.spec.files import FileEntry
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from gpulayer.strategies.session import CallRequest
 
 
-def start_settings(plane: Plane) -> str | None:
+def start_settings(plane: Plane, home: Homecoming) -> str | None:
     """Store what the job needs before its script begins; the digest of the blob."""
     tests = pytest_runs.session()
-    told = None if tests is None else pytest_runs.told(tests)
+    told = None if tests is None else pytest_runs.told(tests, home.below)
     return plane.put_blob(call_settings.collect_start(random_start.at_import(), told)).sha256
 
 

@@ -215,7 +215,7 @@ class InJobLauncher:
             self._walk.leave_call(ahead)
         tests = rank_tests.known()
         if tests is not None:
-            tests.take(ahead.came)
+            tests.take_earlier()
         _Here.answered = returned
         if record.error is None:
             return returned

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +38,9 @@ def pytest_load_initial_conftests(early_config: Any) -> Generator[None, None, No
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: Any) -> None:
     _set(config.option)
+    known = rank_tests.known()
+    if known is not None:
+        config.option.basetemp = str(known.own)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -49,30 +51,12 @@ def pytest_sessionstart(session: Any) -> None:
             config.pluginmanager.unregister(name=name)
     capturing = config.pluginmanager.getplugin("capturemanager")
     rank_tests.configure(capturing.global_and_fixture_disabled)
-    known = rank_tests.known()
-    factory = getattr(config, "_tmp_path_factory", None)
-    if known is not None and known.own is not None and factory is not None:
-        _place(factory, known.own)
 
 
 def _set(options: Any) -> None:
     for name, value in {**_LOCAL, **_THE_CALLERS}.items():
         if hasattr(options, name):
             setattr(options, name, value)
-
-
-def _place(factory: Any, base: Path) -> None:
-    """Have the folders of tests named as at the caller; those of a job before this one may be there already."""
-    made: dict[str, int] = {}
-
-    def mktemp(basename: str, numbered: bool = True) -> Path:
-        number = made[basename] = made.get(basename, -1) + 1
-        folder = base / (f"{basename}{number}" if numbered else basename)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=numbered)
-        return folder
-
-    base.mkdir(parents=True, exist_ok=True)
-    factory._basetemp, factory._retention_policy, factory.mktemp = base, "all", mktemp
 
 
 @pytest.hookimpl(trylast=True)

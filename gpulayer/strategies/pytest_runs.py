@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from gpulayer.errors import ScriptUnavailable
@@ -57,12 +59,16 @@ def _after(word: str, words: Sequence[str]) -> str:
     return next(iter(words[words.index(word) + 1 :]), "")
 
 
-def told(session: Any) -> dict[str, Any]:
-    """Return what a rank is told: the tests in the order in which they run, and where ``tmp_path`` makes its folders."""
-    # Its name is private, what it answers is what the public fixture does.
-    factory = getattr(session.config, "_tmp_path_factory", None)
+def told(session: Any, brought: Callable[[Path], list[str]]) -> dict[str, Any]:
+    """Return what a rank is told: the tests in the order in which they run, and where ``tmp_path`` makes its folders.
+
+    ``brought`` answers which files below a folder came home from earlier calls: a rank that is told their outcomes finds those.
+    """
     tests = [item.nodeid for item in getattr(session, "items", [])]
-    return {"tests": tests or None, "tmp": None if factory is None else str(factory.getbasetemp())}
+    # Its name is private, its answer is the public fixture's.
+    factory = getattr(session.config, "_tmp_path_factory", None)
+    folder = os.path.join(tempfile.gettempdir(), "pytest") if factory is None else factory.getbasetemp()
+    return {"tests": tests or None, "tmp": str(folder), "brought": brought(Path(folder))}
 
 
 def moved(args: Iterable[str], paths: PathMap) -> tuple[str, ...]:

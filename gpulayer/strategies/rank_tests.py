@@ -1,8 +1,8 @@
 """What a rank knows of the caller's run of pytest: which tests there are, and where the rank's ``tmp_path`` is.
 
-Tests prepare files in their own folders, as if nobody else ran them. So the first rank of a machine works at the job's place of
-the caller's folder, and each other one in a folder of its own: what it writes in a call goes to the first one's as well, and
-after the call it finds there what the call left.
+Tests prepare files as if nobody else ran them, so each rank has a folder of its own for them, as fresh as the caller's was.
+What a rank writes there in a call goes to the job's place of the caller's folder as well, and what a call left in that place
+appears in the rank's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +25,19 @@ _VARIABLE = "PYTEST_PLUGINS"
 
 @dataclass(frozen=True)
 class RankTests:
-    """``tests`` are the caller's, None where it had none yet; ``own`` is this rank's folder, ``shared`` the machine's."""
+    """``tests`` are the caller's, None where it had none yet.
+
+    ``own`` is this rank's folder, ``shared`` the job's, ``callers`` the caller's, into which earlier jobs ``brought`` files.
+    """
 
     tests: tuple[str, ...] | None
-    own: Path | None
-    shared: Path | None
+    own: Path
+    shared: Path
+    callers: Path
+    brought: tuple[str, ...]
 
     def give(self, since: float) -> None:
-        """Copy the files that this rank wrote since then to where the machine's are, unless there is one of that name."""
-        if self.own is None or self.shared is None or self.own == self.shared:
-            return
+        """Copy the files that this rank wrote since then to the job's place, unless there is one of that name."""
         for folder, _, names in os.walk(self.own):
             for name in names:
                 file = Path(folder, name)
@@ -45,27 +48,39 @@ class RankTests:
                         shutil.copy2(file, target)
 
     def take(self, before: float) -> None:
-        """Make what is older in the machine's folder appear in this rank's, as links."""
-        if self.own is not None and self.shared is not None and self.own != self.shared:
-            _appear(self.shared, self.own, before)
+        """Make the files of the job's place appear in this rank's: in the folders of tests that it has begun.
+
+        Not those that came since ``before``: other ranks may write on already, between the calls.
+        """
+        for folder in self._begun():
+            _appear(self.shared / folder.name, folder, before)
+
+    def take_earlier(self) -> None:
+        """Make the files that came home from earlier jobs appear, where the caller's are on this machine."""
+        begun = {folder.name for folder in self._begun()}
+        for name in self.brought:
+            source, place = self.callers / name, self.own / name
+            if place.relative_to(self.own).parts[0] in begun and source.exists() and not os.path.lexists(place):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.symlink_to(source)
+
+    def _begun(self) -> list[Path]:
+        try:
+            return [folder for folder in self.own.iterdir() if folder.is_dir() and not folder.is_symlink()]
+        except OSError:  # no test has asked for a folder
+            return []
 
 
-def _appear(source: Path, target: Path, before: float) -> bool:
-    """Say whether anything did; a folder does with what is in it. What the first rank made after the call is not older."""
-    did = False
+def _appear(source: Path, target: Path, before: float) -> None:
+    """Link files; a folder appears with the first one in it, as a test may make one after the call and stumble over it."""
     with contextlib.suppress(OSError), os.scandir(source) as entries:
         for entry in entries:
-            old = entry.stat(follow_symlinks=False).st_ctime < before
+            place = target / entry.name
             if entry.is_dir(follow_symlinks=False):
-                if _appear(Path(entry.path), target / entry.name, before) or old:
-                    (target / entry.name).mkdir(parents=True, exist_ok=True)
-                    did = True
-            elif old:
+                _appear(Path(entry.path), place, before)
+            elif entry.stat(follow_symlinks=False).st_ctime < before and not os.path.lexists(place):
                 target.mkdir(parents=True, exist_ok=True)
-                if not os.path.lexists(target / entry.name):
-                    (target / entry.name).symlink_to(entry.path)
-                did = True
-    return did
+                place.symlink_to(entry.path)
 
 
 class _Here:
@@ -77,14 +92,12 @@ class _Here:
 
 def install(told: dict[str, Any], context: Context, paths: PathMap) -> PathMap:
     """Have this process's pytest load our plugin; returns the paths with this rank's folder as another name of the job's."""
-    tests, tmp = told["tests"], told["tmp"]
-    own = shared = None if tmp is None else Path(paths.to_job(tmp))
-    if shared is not None and context.local_rank != 0:
-        own = Path(tempfile.gettempdir(), f"tests-rank{context.rank}")
-        paths = PathMap(paths.root, paths.cwd, paths.work, (*paths.aliases, (str(own), str(shared))), paths.outside)
-    _Here.known = RankTests(None if tests is None else tuple(tests), own, shared)
+    callers, shared = Path(told["tmp"]), Path(paths.to_job(told["tmp"]))
+    own = Path(tempfile.gettempdir()).resolve() / f"tests-{context.rank}"
+    tests = None if told["tests"] is None else tuple(told["tests"])
+    _Here.known = RankTests(tests, own, shared, callers, tuple(told["brought"]))
     os.environ[_VARIABLE] = ",".join(filter(None, (os.environ.get(_VARIABLE), _PLUGIN)))
-    return paths
+    return replace(paths, aliases=(*paths.aliases, (str(own), str(shared))))
 
 
 def configure(uncaptured: Callable[[], contextlib.AbstractContextManager[Any]]) -> None:
