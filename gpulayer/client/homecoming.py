@@ -94,6 +94,10 @@ class Homecoming:
         self._seen: dict[str, dict[str, Artifact]] = {}
         self._left: dict[str, dict[str, Artifact]] = {}
 
+    def below(self, folder: Path) -> list[str]:
+        """Return the files that this run brought below a folder, relative to it."""
+        return sorted(str(path.relative_to(folder)) for path in self._known if path.is_relative_to(folder))
+
     def bring(
         self,
         job_id: str,

@@ -10,13 +10,14 @@ import runpy
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import metadata
 from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any, Literal
 
 from gpulayer.runtime import LOADED_BEFORE_US
 
-EntryKind = Literal["script", "module", "function", "call"]
+EntryKind = Literal["script", "module", "function", "call", "console"]
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _CANNOT_OPEN = 2
@@ -24,7 +25,10 @@ _CANNOT_OPEN = 2
 
 @dataclass(frozen=True)
 class Entry:
-    """What to run: ``target`` is a path, a module, ``module:function``, or the file that describes one call."""
+    """What to run: ``target`` is a path, a module, ``module:function``, or the file that describes one call.
+
+    A ``console`` entry is the function that an installed command calls; the first of its ``args`` is the command's own path.
+    """
 
     kind: EntryKind
     target: str
@@ -33,11 +37,13 @@ class Entry:
     @property
     def words(self) -> tuple[str, ...]:
         """The command line after ``python`` that means the same."""
+        if self.kind == "console":
+            return self.args
         return ("-m", self.target, *self.args) if self.kind == "module" else (self.target, *self.args)
 
 
 def parse(argv: Sequence[str]) -> Entry:
-    """Read ``script.py ...``, ``-m package.module ...``, ``module:function ...`` or ``--call FILE``."""
+    """Read ``script.py ...``, ``-m package.module ...``, ``module:function ...``, ``--console ...`` or ``--call FILE``."""
     if not argv:
         raise SystemExit("gpulayer.runtime: nothing to run")
     first, rest = argv[0], tuple(argv[1:])
@@ -45,6 +51,8 @@ def parse(argv: Sequence[str]) -> Entry:
         return Entry("module", rest[0], rest[1:])
     if first.startswith("-m ") and first[3:].strip():
         return Entry("module", first[3:].strip(), rest)
+    if first == "--console":
+        return Entry("console", rest[0], rest[1:])
     if first == "--call":
         return Entry("call", rest[0], ())
     if _FUNCTION.match(first) and not os.path.exists(first):
@@ -80,8 +88,23 @@ def run(entry: Entry) -> None:
             sys.argv = [entry.target, *entry.args]
             _put_first(os.getcwd())
             _resolve(entry.target)(*entry.args)
+        case "console":
+            _run_command(entry, main)
         case "call":
             _run_call(entry.target)
+
+
+def import_from(work: str, root: str, folders: Sequence[str]) -> None:
+    """Import from the work folder what the caller imports from its source folder ``root``.
+
+    On the caller's machine the same environment names the source folder itself: the job's copy takes that place.
+    """
+    for folder in folders:
+        here, there = (os.path.normpath(os.path.join(top, folder)) for top in (work, root))
+        if there in sys.path:
+            sys.path[sys.path.index(there)] = here
+        elif here not in sys.path:
+            sys.path.append(here)
 
 
 def without_our_frames(tb: TracebackType | None) -> TracebackType | None:
@@ -135,6 +158,27 @@ def _run_script(entry: Entry, main: ModuleType) -> None:
     _put_first(os.path.dirname(os.path.realpath(entry.target)))
     vars(main).update(__file__=filename, __cached__=None, __loader__=SourceFileLoader("__main__", filename))
     exec(compile(source, filename, "exec", dont_inherit=True), vars(main))
+
+
+def _run_command(entry: Entry, main: ModuleType) -> None:
+    """Do what the script of an installed command does; the script itself need not be on this machine."""
+    word = entry.args[0]
+    sys.argv = [*entry.args]
+    _put_first(os.path.dirname(os.path.realpath(word)))
+    filename = _as_python_names(word)
+    if os.path.exists(filename):
+        vars(main).update(__file__=filename, __cached__=None, __loader__=SourceFileLoader("__main__", filename))
+    sys.exit(_command(entry.target, os.path.basename(word))())
+
+
+def _command(function: str, name: str) -> Any:
+    """Find the caller's function, or what the command of this name calls in this environment (another version of it)."""
+    try:
+        return _resolve(function)
+    except (ImportError, AttributeError):
+        for found in metadata.entry_points(group="console_scripts", name=name):
+            return found.load()
+        raise
 
 
 def _as_python_names(path: str) -> str:

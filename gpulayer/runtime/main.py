@@ -76,6 +76,7 @@ def main(argv: Sequence[str]) -> None:
     what = entry.parse(argv)
     if where is not None and where.calls is not None:
         what = entry.straight(what, str(where.work))
+        entry.import_from(str(where.work), where.calls.root, where.calls.import_folders)
     _be_as_python_was()
     if where is not None and where.world_size > 1 and link is not None:
         meeting.tell(link)

@@ -56,6 +56,7 @@ class Calls(Spec):
     the same path below the work folder, any other absolute path ``/x`` is ``abs/x`` there. ``half`` names the module inside
     the job that meets the calls. ``settings`` is the digest of a blob that the half reads before the script begins.
     ``files`` lie in the work folder when it begins, beside the source: what the script's jobs before this one left.
+    ``import_folders``, relative to ``root``, are those that the caller's Python imports from before it runs anything.
     """
 
     root: str
@@ -66,6 +67,7 @@ class Calls(Spec):
     caller_lease_s: float = 600.0
     settings: str | None = None
     files: tuple[FileEntry, ...] = ()
+    import_folders: tuple[str, ...] = ()
 
 
 class JobBase(Spec):
@@ -158,8 +160,9 @@ class FunctionJob(JobBase):
 class DistributedJob(JobBase):
     """``procs_per_worker`` processes on each of ``num_workers`` workers, started by torchrun.
 
-    Node rank r hosts global ranks [r*P, (r+1)*P). ``entrypoint`` is a script inside the bundle, ``-m package.module`` or
-    ``module:function``. ``auto`` processes are one for each CUDA device that every worker of the gang can give, and one where
+    Node rank r hosts global ranks [r*P, (r+1)*P). ``entrypoint`` is a script inside the bundle, ``-m package.module``,
+    ``module:function``, or ``--console module:function`` for the script of an installed command, whose name is then the first
+    of ``args``. ``auto`` processes are one for each CUDA device that every worker of the gang can give, and one where
     it runs without them. Once a rank has ended, the others may stand still for ``straggler_grace_s``.
     """
 

@@ -65,7 +65,7 @@ class Backstage:
         home = self._homecoming.setdefault((str(source.root), source.cwd), Homecoming(opened, source.place))
         files = () if request.options.target == "local" else _left_by(home)  # local workers see the caller's own folder
         packed = job_spec.pack(source, program, opened, self._settings.home)
-        written = job_spec.spec(request, program, source, packed, going.start_settings(opened), files)
+        written = job_spec.spec(request, program, source, packed, going.start_settings(opened, home), files)
         spec = inputs.carried(opened, written)
         if workers is not None:
             workers.wait(opened)

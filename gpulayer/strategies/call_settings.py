@@ -144,9 +144,9 @@ def unpack(source: Path | IO[bytes]) -> CallSettings:
     return CallSettings(**{**found, "loggers": loggers, "checkpoints": checkpoints})
 
 
-def collect_start(noted: dict[str, Any]) -> bytes:
-    """Write what the job needs before its script begins: the random states at the caller's import of us."""
-    return _packed(random_state.start(noted))
+def collect_start(noted: dict[str, Any], tests: dict[str, Any] | None = None) -> bytes:
+    """Write what the job needs before its script begins: the random states at the caller's import of us, pytest's run."""
+    return _packed({**random_state.start(noted), "pytest": tests})
 
 
 def unpack_start(source: Path | IO[bytes]) -> dict[str, Any]:

@@ -16,7 +16,18 @@ import torch
 
 from gpulayer.runtime import faults
 from gpulayer.spec.calls import FunctionName, OutcomeStatus
-from gpulayer.strategies import call_progress, checkpoints, digest, folders, outcome, parts, random_state, sharded, termination
+from gpulayer.strategies import (
+    call_progress,
+    checkpoints,
+    digest,
+    folders,
+    outcome,
+    parts,
+    random_state,
+    rank_tests,
+    sharded,
+    termination,
+)
 from gpulayer.strategies.outcome import Observation, Scene
 from gpulayer.strategies.outcome.errors import without_our_frames
 from gpulayer.strategies.outcome.optimizers import optimizers_of
@@ -53,8 +64,11 @@ class Computation:
             self._become_the_caller(Path(state))
         with sharded.shown(self.scene.model):
             observation = Observation(self.scene.roots(), self.scene.users)
+        tests = rank_tests.known()
         with self.wish.heard():
             returned, failed = self._run()
+            if tests is not None:
+                tests.give(self.began)
             if failed is not None:
                 self._record_failure(failed, observation)
                 self.walk.leave(1)
@@ -62,7 +76,10 @@ class Computation:
             self.walk.link.record(self.number, "ok", began=self.began, body=body)
         if self.wish.asked:  # too late for this call, but no other one is wanted
             self.walk.leave(_TERMINATED)
+        recorded = time.time()
         self.walk.hold()
+        if tests is not None:
+            tests.take(max(recorded, self.walk.go().came))
         return returned
 
     def _become_the_caller(self, state: Path) -> None:
@@ -73,7 +90,7 @@ class Computation:
             digest.load_state(model, tensors)
 
     def _run(self) -> tuple[Any, BaseException | None]:
-        with marked(self.number), self._reporting():
+        with rank_tests.uncaptured(), marked(self.number), self._reporting():
             try:
                 with self.wish.breakable():
                     return self.run(), None

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from gpulayer.client.homecoming import Homecoming
 from gpulayer.errors import StaleModule
 from gpulayer.plane import Plane
 from gpulayer.spec.calls import EarlierCall, Go
 from gpulayer.spec.files import FileEntry
-from gpulayer.strategies import call_settings, digest, fingerprint, names, outcome, random_start, stale
+from gpulayer.strategies import call_settings, digest, fingerprint, names, outcome, pytest_runs, random_start, stale
 from gpulayer.strategies.job_spec import Source
 from gpulayer.strategies.outcome import Applied, Scene, bodies
 
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
     from gpulayer.strategies.session import CallRequest
 
 
-def start_settings(plane: Plane) -> str | None:
+def start_settings(plane: Plane, home: Homecoming) -> str | None:
     """Store what the job needs before its script begins; the digest of the blob."""
-    return plane.put_blob(call_settings.collect_start(random_start.at_import())).sha256
+    tests = pytest_runs.session()
+    told = None if tests is None else pytest_runs.told(tests, home.below)
+    return plane.put_blob(call_settings.collect_start(random_start.at_import(), told)).sha256
 
 
 def go(

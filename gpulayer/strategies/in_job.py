@@ -27,6 +27,7 @@ from gpulayer.strategies import (
     outcome,
     parts,
     random_state,
+    rank_tests,
     sharded,
     termination,
 )
@@ -54,6 +55,8 @@ def install(link: RankLink, context: Context) -> None:
     _Here.start = _start_settings(context)
     if _Here.start is not None:
         random_state.take_torch_seed(_Here.start)
+        if _Here.start.get("pytest") is not None:
+            _Here.walk.paths = rank_tests.install(_Here.start["pytest"], context, _Here.walk.paths)
 
 
 def _start_settings(context: Context) -> dict[str, Any] | None:
@@ -213,6 +216,9 @@ class InJobLauncher:
                 restore_optimizers(scene.trainer, applied.extra, names.of(self._namespace).init_optimizers)
         if number == ahead.go.call - 1 and body is not None:
             self._walk.leave_call(ahead)
+        tests = rank_tests.known()
+        if tests is not None:
+            tests.take_earlier()
         _Here.answered = returned
         if record.error is None:
             return returned

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import platform
-import sysconfig
+import sys
 import zipfile
 from dataclasses import dataclass
 from importlib import metadata
@@ -23,9 +23,10 @@ from gpulayer.plane import Plane
 from gpulayer.spec.files import FileEntry
 from gpulayer.spec.job import Calls, CommandJob, DistributedJob
 from gpulayer.spec.resources import Resources
-from gpulayer.strategies import autoload, names
+from gpulayer.strategies import autoload, installed, interpreter, names, pytest_runs
 from gpulayer.strategies.paths import PathMap, between
 from gpulayer.strategies.script import Program
+from gpulayer.worker.torchrun import entry_words
 
 if TYPE_CHECKING:
     from gpulayer.strategies.session import CallRequest
@@ -89,21 +90,17 @@ def find_source(program: Program, options: JobOptions) -> Source:
     """Choose the folder that is bundled: the one named, else the project around the program (or, for a tool, the cwd)."""
     cwd = autoload.STARTED_CWD
     near = program.package_root / "-" if program.module else program.file
-    if _is_installed(near):
+    if program.near is not None:
+        near = program.near / "-"
+    elif installed.is_installed(near):
         near = Path(cwd) / "-"
     source = Source(bundle.find_root(near, options.source_dir), cwd)
-    if program.module is None and not _is_installed(program.file) and not program.file.is_relative_to(source.root):
+    if program.module is None and program.command is None and not program.file.is_relative_to(source.root):
         raise EntrypointMissing(
             f"The script {program.file} is not below the source folder {source.root}.",
             next_step="Name a source folder that holds it: JobOptions(source_dir=...).",
         )
     return source
-
-
-def _is_installed(path: Path) -> bool:
-    """Say whether a program belongs to the Python installation (``pytest``, a console script) and not to a project."""
-    places = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib", "scripts")}
-    return any(path.is_relative_to(place) for place in places if place)
 
 
 def pack(source: Source, program: Program, plane: Plane, home: Path) -> PackedSource:
@@ -136,10 +133,13 @@ def spec(
         caller_lease_s=options.caller_lease_s,
         settings=settings,
         files=files,
+        import_folders=_import_folders(source, program),
     )
     common = {
         "name": options.name,
-        "env": environment.gather(os.environ, env=options.env, env_file=options.env_file, forward_env=options.forward_env),
+        "env": interpreter.variables(sys.flags, sys.warnoptions)
+        | environment.forwarded(os.environ, pytest_runs.VARIABLES if program.pytest else ())
+        | environment.gather(os.environ, env=options.env, env_file=options.env_file, forward_env=options.forward_env),
         "forward_env": options.forward_env,
         "secrets": options.secrets,
         "timeout_s": options.timeout_s,
@@ -159,15 +159,24 @@ def spec(
     }
     entrypoint = program.entrypoint(source.paths.to_job(str(program.file)), source.paths.job_cwd())
     if (request.num_nodes, request.procs_per_worker) == (1, 1):
-        words = ("-m", program.module) if program.module else (entrypoint,)
-        return CommandJob(command=("python", "-m", "gpulayer.runtime", *words, *program.args), **common)
+        command = ("python", "-m", "gpulayer.runtime", *entry_words(entrypoint), *program.words(source.paths))
+        return CommandJob(command=command, **common)
     return DistributedJob(
         entrypoint=entrypoint,
-        args=program.args,
+        args=program.words(source.paths),
         num_workers=request.num_nodes,
         procs_per_worker=request.procs_per_worker,
         **common,
     )
+
+
+def _import_folders(source: Source, program: Program) -> tuple[str, ...]:
+    found = installed.import_folders(source.root, sys.path, os.environ.get("PYTHONPATH", ""))
+    if program.module is not None or program.command is not None:
+        above = program.package_root if program.module else program.near
+        if above is not None and above.is_relative_to(source.root) and not installed.is_installed(above):
+            found.append(os.path.relpath(above, source.root))
+    return tuple(dict.fromkeys(found))
 
 
 def matching(options: JobOptions, namespace: str) -> Resources:

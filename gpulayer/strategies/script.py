@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gpulayer.errors import EntrypointMissing, ScriptUnavailable
-from gpulayer.strategies import hydra_runs, notebook
+from gpulayer.strategies import hydra_runs, installed, notebook, pytest_runs
+from gpulayer.strategies.paths import PathMap
 
 _TAKE_A_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
@@ -28,6 +29,17 @@ class Program:
     """The script as it was named on the command line."""
     text: str = ""
     """A digest of the script where it grows while it runs, as a notebook does: a job runs what was there at its start."""
+    command: str | None = None
+    """The ``module:function`` that ``file`` calls, where it is the script of an installed command."""
+    near: Path | None = None
+    """A folder of the project that the program belongs to, where ``file`` doesn't tell."""
+    pytest: bool = False
+    """Whether it runs tests, and its arguments name files of the project."""
+
+    def words(self, paths: PathMap) -> tuple[str, ...]:
+        """Return what follows its name in a job: the arguments, and before them what a command was called by."""
+        args = pytest_runs.moved(self.args, paths) if self.pytest else self.args
+        return args if self.command is None else (self.word, *args)
 
     def entrypoint(self, file: str, cwd: str) -> str:
         """Name it as a DistributedJob does, for a job in which it lies at ``file`` and ``cwd`` is the working directory.
@@ -36,6 +48,8 @@ class Program:
         """
         if self.module is not None:
             return f"-m {self.module}"
+        if self.command is not None:
+            return f"--console {self.command}"
         if self.word and not os.path.isabs(self.word) and os.path.normpath(os.path.join(cwd, self.word)) == file:
             return self.word
         return os.path.relpath(file, cwd)
@@ -43,8 +57,7 @@ class Program:
     @property
     def package_root(self) -> Path:
         """The folder from which a module is imported: above its packages."""
-        depth = (self.module or "").count(".") + (1 if self.file.name == "__main__.py" else 0)
-        return self.file.parents[depth]
+        return installed.above_packages(self.file, self.module or "")
 
 
 def find(orig_argv: Sequence[str], main: Any, cwd: str) -> Program:
@@ -65,6 +78,14 @@ def find(orig_argv: Sequence[str], main: Any, cwd: str) -> Program:
         file = file / "__main__.py"
     if not file.is_file():
         raise EntrypointMissing(f"The script {file} is not there (any more).", next_step="Run it from where it lies.")
+    command = installed.command(file)
+    if command is not None:
+        return Program(file, None, args, word=value, command=command, near=installed.project_of(command))
+    if installed.is_installed(file):
+        raise EntrypointMissing(
+            f"{file} is neither a script of a project nor the command of an installed package.",
+            next_step="Run what it starts: `python script.py`, `python -m package.module`, or a command of [project.scripts].",
+        )
     return Program(file, None, args, word=value)
 
 
@@ -126,5 +147,12 @@ def current(cwd: str) -> Program:
     main = sys.modules["__main__"]
     if notebook.shell() is not None:
         return _of_ipython(main, cwd)
+    tests = pytest_runs.session()
+    if tests is not None:
+        pytest_runs.check(tests)
     found, run = find(sys.orig_argv, main, cwd), hydra_runs.current()
-    return found if run is None else replace(found, args=run.arguments(found.args, cwd))
+    if run is not None:
+        return replace(found, args=run.arguments(found.args, cwd))
+    if tests is not None and installed.is_installed(found.file):
+        return replace(found, near=tests.config.rootpath, pytest=True)
+    return found

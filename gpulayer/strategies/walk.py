@@ -31,6 +31,8 @@ class Ahead:
     earlier: tuple[str | None, ...]
     earlier_errors: tuple[str | None, ...]
     checkpoint: str | None = None
+    came: float = 0.0
+    """When it came to this machine: after all ranks had recorded the call before, and before any of them went on."""
 
     def answer(self, number: int) -> tuple[EarlierCall, Path | None, Path | None]:
         """Return the record of an earlier call: what is known of it, its outcome's file and its error's."""
@@ -101,7 +103,9 @@ class Walk:
     def _read(self, message: GoAhead) -> Ahead:
         settings = CallSettings() if message.settings is None else call_settings.unpack(Path(message.settings))
         self.paths = between_with(self.paths, settings)
-        return Ahead(Go.model_validate_json(message.go), settings, message.earlier, message.earlier_errors, message.checkpoint)
+        came = 0.0 if message.settings is None else os.stat(message.settings).st_mtime
+        go = Go.model_validate_json(message.go)
+        return Ahead(go, settings, message.earlier, message.earlier_errors, message.checkpoint, came)
 
     def begin(self, fingerprint: Fingerprint, state_digest: str) -> Begin:
         """Say that this rank stands at a call, and wait until all do."""

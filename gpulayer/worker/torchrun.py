@@ -86,6 +86,6 @@ def torchrun(
 
 
 def entry_words(entrypoint: str) -> tuple[str, ...]:
-    """Split ``-m package.module`` into two words; a script's path is one, spaces and all."""
-    stripped = entrypoint.strip()
-    return ("-m", stripped[2:].strip()) if stripped.startswith("-m ") else (entrypoint,)
+    """Split ``-m package.module`` and ``--console module:function`` into two words; a script's path is one, spaces and all."""
+    option, _, rest = entrypoint.strip().partition(" ")
+    return (option, rest.strip()) if option in ("-m", "--console") and rest else (entrypoint,)

@@ -179,6 +179,29 @@ def test_a_function_entry_is_called_with_its_arguments(tmp_path: Path) -> None:
     assert through_runtime(["mod:go", "1"], tmp_path).stdout.strip() == "('1',) ['mod:go', '1']"
 
 
+def test_a_command_sees_what_its_script_would_show_it(tree: Path) -> None:
+    (tree / "away" / "train").write_text("import sys\nfrom cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n")
+    (tree / "away" / "cli.py").write_text(
+        f"import sys\nSHOW = {SHOW!r}\n"
+        + "def main():\n    exec(compile(SHOW, 'show', 'exec'), vars(sys.modules['__main__']))\n    return 3\n"
+    )
+    words = [str(tree / "away" / "train"), "--lr", "", "--"]
+    expected, found = run(words, tree), through_runtime(["--console", "cli:main", *words], tree)
+
+    assert (found.returncode, expected.returncode) == (3, 3), found.stderr
+    assert json.loads(found.stdout) == json.loads(expected.stdout)
+
+
+def test_a_command_whose_script_is_not_on_this_machine_is_run_as_well(tree: Path) -> None:
+    (tree / "work" / "cli.py").write_text(
+        "import sys\ndef main(): print(sys.argv, hasattr(sys.modules['__main__'], '__file__'))"
+    )
+
+    found = through_runtime(["--console", "cli:main", "/no/such/train", "1"], tree, PYTHONPATH="work")
+
+    assert found.stdout.strip() == "['/no/such/train', '1'] False", found.stderr
+
+
 def test_spawned_children_of_the_script_find_its_main(tmp_path: Path) -> None:
     (tmp_path / "s.py").write_text(
         "import multiprocessing as mp\n"

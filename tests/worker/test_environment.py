@@ -155,7 +155,13 @@ def test_torchrun_is_started_as_documented() -> None:
 
 @pytest.mark.parametrize(
     ("entrypoint", "words"),
-    [("-m pkg.mod", ("-m", "pkg.mod")), ("a b.py", ("a b.py",)), ("mod:fn", ("mod:fn",)), (" -m  pkg ", ("-m", "pkg"))],
+    [
+        ("-m pkg.mod", ("-m", "pkg.mod")),
+        ("a b.py", ("a b.py",)),
+        ("mod:fn", ("mod:fn",)),
+        (" -m  pkg ", ("-m", "pkg")),
+        ("--console a.b:c", ("--console", "a.b:c")),
+    ],
 )
 def test_entry_points_as_words(entrypoint: str, words: tuple[str, ...]) -> None:
     assert torchrun.entry_words(entrypoint) == words

@@ -1,0 +1,3 @@
+"""Beside the script."""
+
+from acme.training import train as train
