@@ -272,6 +272,22 @@ def test_tensors_are_copied_in_place_whatever_their_dtype_and_shape() -> None:
     assert here.moved is moved
 
 
+def test_a_buffer_that_was_changed_and_then_replaced_has_the_new_ones_values() -> None:
+    there, here = torch.nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2)
+    observation, old = Observation({"model": there}), here.running_mean
+    assert there.running_mean is not None
+    there.running_mean += 3
+    there.running_mean = torch.full((2,), 5.0)
+    there.running_var = torch.full((2,), 7.0)
+    own = here.running_var
+
+    outcome.apply(carried(observation), Scene(None, here))
+
+    assert here.running_mean is not None and here.running_mean.tolist() == [5.0, 5.0]
+    assert old is not None and old.tolist() == [3.0, 3.0]
+    assert here.running_var is own and own is not None and own.tolist() == [7.0, 7.0]
+
+
 def test_tied_weights_stay_tied() -> None:
     class Tied(torch.nn.Module):
         def __init__(self) -> None:

@@ -52,6 +52,7 @@ class _Application:
         self._roots = Scene(scene.trainer, scene.model, scene.datamodule, scene.arguments, self._users).roots()
         self._lost = list(body["lost"])
         self._own: dict[int, Any] = {}
+        self._edited: set[int] = set()
         self._decoder = Decoder(body["nodes"], text, self._known)
 
     def run(self) -> Applied:
@@ -61,6 +62,7 @@ class _Application:
             if node["k"] == "at":
                 self._own[index] = self._find(node["place"])
         self._pair_callbacks()
+        self._edited = {id(target) for target in targets if target is not None}
         for edit, target in zip(self._body["edits"], targets, strict=True):
             self._apply(edit, target)
         links.attach(self._scene)
@@ -161,10 +163,13 @@ class _Application:
         kinds.base_of(target).update(target, kept)
 
     def _pair_tensors(self, target: dict[Any, Any], edit: Node) -> None:
-        """Keep our tensor where the job's was only replaced by one of the same shape (a move to a device and back)."""
+        """Keep our tensor where the job's was only replaced by one of the same shape (a move to a device and back).
+
+        One that was changed before it was replaced is another one's from then on, in the job as here.
+        """
         for key, reference in edit["items"]:
             own = target.get(key)
-            if own is None or not isinstance(reference, tuple):
+            if own is None or not isinstance(reference, tuple) or id(own) in self._edited:
                 continue
             node = self._body["nodes"][reference[0]]
             if node["k"] == "tensor" and own.shape == node["value"].shape and own.dtype == node["value"].dtype:
