@@ -283,9 +283,23 @@ def test_a_buffer_that_was_changed_and_then_replaced_has_the_new_ones_values() -
 
     outcome.apply(carried(observation), Scene(None, here))
 
-    assert here.running_mean is not None and here.running_mean.tolist() == [5.0, 5.0]
-    assert old is not None and old.tolist() == [3.0, 3.0]
-    assert here.running_var is own and own is not None and own.tolist() == [7.0, 7.0]
+    assert here.running_var is own
+    values = [[] if each is None else each.tolist() for each in (here.running_mean, old, here.running_var)]
+    assert values == [[5.0, 5.0], [3.0, 3.0], [7.0, 7.0]]
+
+
+def test_a_module_that_a_call_made_is_whole_without_a_trainer() -> None:
+    there, here = pl.Callback(), pl.Callback()
+    observation = Observation({"trainer": there})
+    there.teacher, there.data = Net(), Data()  # type: ignore[attr-defined]
+
+    outcome.apply(carried(observation), Scene(here, None))
+
+    teacher: Net = here.teacher  # type: ignore[attr-defined]
+    assert teacher.current_epoch == 0
+    assert teacher.loggers == []
+    assert vars(teacher).keys() == vars(there.teacher).keys()  # type: ignore[attr-defined]
+    assert here.data.trainer is None  # type: ignore[attr-defined]
 
 
 def test_tied_weights_stay_tied() -> None:
