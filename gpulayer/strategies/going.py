@@ -18,6 +18,7 @@ from gpulayer.spec.files import FileEntry
 from gpulayer.strategies import call_settings, digest, fingerprint, names, outcome, random_start
 from gpulayer.strategies.job_spec import Source
 from gpulayer.strategies.outcome import Scene
+from gpulayer.strategies.outcome.optimizers import Made, rebuilt
 
 if TYPE_CHECKING:
     from gpulayer.strategies.resume import Found
@@ -80,20 +81,14 @@ def apply(
     scene = Scene(request.trainer, request.model, request.datamodule, request.arguments)
     applied = outcome.apply(outcome.load(body), scene, text)
     if "optimizers" in applied.extra:
-        owed = functools.partial(optimizers, request, applied.extra["optimizers"], applied.extra.get("schedulers", []))
-        request.strategy.owe_optimizers(owed)
+        request.strategy.owe_optimizers(functools.partial(optimizers, request, applied.extra))
     if applied.extra.get("precision"):
         request.trainer.precision_plugin.load_state_dict(applied.extra["precision"])
     also(applied.extra)
     return applied.returned, list(applied.lost)
 
 
-def optimizers(request: CallRequest, states: list[Any], schedulers: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Make the optimizers and schedulers of a finished fit anew and give them the states that they had at its end."""
+def optimizers(request: CallRequest, extra: dict[str, Any]) -> Made:
+    """Make the optimizers and schedulers of a finished fit; the user's data isn't loaded here to count its batches."""
     with names.data_seen(request.trainer):
-        made, configs = request.names.init_optimizers(request.model)
-    for optimizer, state in zip(made, states, strict=False):
-        optimizer.load_state_dict(state)
-    for config, state in zip(configs, schedulers, strict=False):
-        config.scheduler.load_state_dict(state)
-    return made, configs
+        return rebuilt(extra, request.model, request.names.init_optimizers)
