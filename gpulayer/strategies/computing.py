@@ -19,6 +19,7 @@ from gpulayer.spec.calls import FunctionName, OutcomeStatus
 from gpulayer.strategies import call_progress, digest, folders, outcome, parts, random_state, termination
 from gpulayer.strategies.outcome import Observation, Scene
 from gpulayer.strategies.outcome.errors import without_our_frames
+from gpulayer.strategies.outcome.loaders import loaders_of
 from gpulayer.strategies.outcome.optimizers import optimizers_of
 from gpulayer.strategies.walk import Walk, marked
 
@@ -154,11 +155,15 @@ class Computation:
             self.walk.paths.caller_text,
             trainer=trainer,
             returned=returned,
-            extra={"random": random_state.now(), "notes": list(self.notes), **self._files(), **states},
+            extra={**self._beside(), **self._files(), **states},
         )
         path = self._file("outcome")
         outcome.save(body, path)
         return str(path)
+
+    def _beside(self) -> dict[str, Any]:
+        loaders = {} if self.scene.model is None else loaders_of(self.scene.trainer)
+        return {"random": random_state.now(), "notes": list(self.notes), "loaders": loaders}
 
     def _files(self) -> dict[str, list[str]]:
         """What of the call's files no manifest tells: which it removed, and its empty folders."""

@@ -1,4 +1,4 @@
-"""What a Trainer goes on showing after a fit: its optimizers and schedulers, made when looked at."""
+"""What a Trainer goes on showing after a fit: its optimizers and schedulers, and its dataloaders, made when looked at."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from gpulayer.strategies import outcome
 from gpulayer.strategies.names import of
 from gpulayer.strategies.outcome import Observation, Scene
+from gpulayer.strategies.outcome.loaders import loaders_of
 from gpulayer.strategies.outcome.optimizers import optimizers_of, rebuilt
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -70,7 +71,8 @@ def carried_home(make: Callable[[], Any], *, val: Any = None) -> tuple[Any, Net,
     there, model, here, own = make(), Net(), make(), Net()
     observation = Observation({"trainer": there, "model": model})
     there.fit(model, val_dataloaders=val)
-    body = outcome.collect(observation, trainer=there, extra=optimizers_of(there, collectives=True))
+    extra = {"loaders": loaders_of(there), **optimizers_of(there, collectives=True)}
+    body = outcome.collect(observation, trainer=there, extra=extra)
     applied = outcome.apply(body, Scene(here, own, None, {"val_dataloaders": val}))
     return there, model, here, own, applied.extra
 
@@ -107,3 +109,29 @@ def test_a_fit_that_ended_before_it_had_optimizers_leaves_none() -> None:
 
     assert made == []
     assert configs == []
+
+
+def test_dataloaders_are_shown_as_after_a_local_fit_and_asked_for_when_looked_at() -> None:
+    val = DataLoader(TensorDataset(torch.rand(4, 2)), batch_size=4)
+    there, _, here, own, _ = carried_home(trainer, val=val)
+    asked, states = own.asked, torch.get_rng_state()
+
+    assert here.val_dataloaders is val
+    assert own.asked == asked
+    assert here.train_dataloader is here.train_dataloader
+    assert own.asked == asked + 1
+    assert torch.equal(torch.get_rng_state(), states)
+    assert [len(batch[0]) for batch in here.train_dataloader] == [2, 2, 2, 2]
+    assert here.fit_loop._combined_loader.limits == there.fit_loop._combined_loader.limits == [2]
+    assert here.fit_loop.epoch_loop.val_loop.num_dataloaders == 1
+    assert here.test_dataloaders is None
+
+
+def test_profiler_and_progress_bar_know_module_and_trainer() -> None:
+    here, model = trainer(enable_progress_bar=True), Net()
+    body = outcome.collect(Observation({}))
+
+    outcome.apply(body, Scene(here, model))
+
+    assert here.progress_bar_callback.trainer is here
+    assert here.profiler._lightning_module.asked == model.asked

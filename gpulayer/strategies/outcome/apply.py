@@ -65,10 +65,11 @@ class _Application:
         self._edited = {id(target) for target in targets if target is not None}
         for edit, target in zip(self._body["edits"], targets, strict=True):
             self._apply(edit, target)
-        links.attach(self._scene)
+        extra = {name: self._value(reference, name) for name, reference in self._body["extra"].items()}
+        links.attach(self._scene, extra.get("loaders") or {})
         return Applied(
             returned=self._value(self._body["returned"], "the returned value"),
-            extra={name: self._value(reference, name) for name, reference in self._body["extra"].items()},
+            extra=extra,
             lost=tuple(dict.fromkeys(self._lost)),
         )
 
