@@ -35,9 +35,14 @@ the datamodule and dataloaders, the globals of the script and of its own modules
 change is left alone. What changed and can't travel is named in one warning, and the rest comes all the same.
 
 Nothing is unpickled: it is plain data and tensors, read with `weights_only=True`. Beside it come the files that the call
-wrote, the optimizers and schedulers (made when first looked at, with their states), Python's, numpy's and torch's random
-states, and the returned value. `predict` returns all ranks' predictions as one device would: see below.
+wrote, the optimizers and schedulers (made when first looked at, with the parameter groups, classes and states that they had in
+the job), Python's, numpy's and torch's random states, and the returned value. `trainer.train_dataloader` and its like show what
+they show after a local run: the loaders are asked for and prepared again when they are first looked at. Gradients stay in the
+job. `predict` returns all ranks' predictions as one device would: see below.
 `JobOptions(fetch=...)` says what of it comes at once ([how](../how-to/fetch.md)).
+
+That this is what Lightning's own `ddp` leaves is tested place by place; `tests/end_to_end/allowed.py` lists where it is not,
+with reasons.
 
 ## By kind
 

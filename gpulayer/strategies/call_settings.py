@@ -67,11 +67,13 @@ def collect(request: CallRequest, found: Found | None = None) -> CallSettings:
 def take(trainer: Any, ckpt_path: str | None, model_given: bool) -> CallSettings:
     """Read the caller's Trainer; loggers resolve their versions now, as they would in a local run."""
     loggers = [_logger(logger) for logger in trainer.loggers]
+    meant = resolved(trainer, ckpt_path, model_given)
     return CallSettings(
         default_root_dir=_absolute(trainer.default_root_dir),
         loggers=loggers,
         checkpoints=[_checkpoint(callback, trainer, loggers) for callback in trainer.checkpoint_callbacks],
-        ckpt_path=resolved(trainer, ckpt_path, model_given),
+        ckpt_path=_absolute(meant),
+        ckpt_shown=meant if ckpt_path is None or fingerprint.is_keyword(ckpt_path) else None,
         random=random_state.left(),
     )
 
@@ -117,18 +119,18 @@ def _default_dirpath(trainer: Any, loggers: list[LoggerSettings]) -> str | None:
 def resolved(trainer: Any, ckpt_path: str | None, model_given: bool) -> str | None:
     """Ask Lightning what a keyword (or none) means here; its complaints are left to the call itself."""
     if ckpt_path is not None and not fingerprint.is_keyword(ckpt_path):
-        return _absolute(ckpt_path)
+        return ckpt_path
     if ckpt_path is not None and ckpt_path.startswith("registry"):
         return None
     if parts.user_checkpoint(trainer) is not None:
-        return _absolute(parts.user_checkpoint(trainer))
+        return str(os.fspath(parts.user_checkpoint(trainer)))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = parts.resolve_checkpoint(trainer, ckpt_path, model_given)
     except Exception:  # what is wrong with it, the job says in Lightning's words
         return None
-    return _absolute(found)
+    return None if found is None else str(os.fspath(found))
 
 
 def pack(settings: CallSettings) -> bytes:

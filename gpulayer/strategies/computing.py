@@ -30,6 +30,7 @@ from gpulayer.strategies import (
 )
 from gpulayer.strategies.outcome import Observation, Scene
 from gpulayer.strategies.outcome.errors import without_our_frames
+from gpulayer.strategies.outcome.loaders import loaders_of
 from gpulayer.strategies.outcome.optimizers import optimizers_of
 from gpulayer.strategies.walk import Walk, marked
 
@@ -177,7 +178,7 @@ class Computation:
                 self.walk.paths.caller_text,
                 trainer=trainer,
                 returned=returned,
-                extra={"random": random_state.now(), "notes": list(self.notes), **self._files()},
+                extra={**self._beside(), **self._files()},
                 states=states,
                 kept=checkpoints.named(trainer.checkpoint_callbacks),
             )
@@ -194,6 +195,10 @@ class Computation:
             return None
         nothing = sharded.Whole({})
         return (sharded.gather(parts.outer_model(self.scene.trainer, model), model) or nothing) if collectives else nothing
+
+    def _beside(self) -> dict[str, Any]:
+        loaders = {} if self.scene.model is None else loaders_of(self.scene.trainer)
+        return {"random": random_state.now(), "notes": list(self.notes), "loaders": loaders}
 
     def _files(self) -> dict[str, list[str]]:
         """What of the call's files no manifest tells: which it removed, and its empty folders."""

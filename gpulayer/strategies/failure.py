@@ -47,15 +47,14 @@ def job_error(job: JobRecord) -> errors.GPULayerError:
 
 
 def culprit(job: JobRecord, view: CallView | None) -> tuple[ErrorRecord | None, Outcome | None]:
-    """Return the error that came first (when it was an exception), and what its rank recorded, else rank 0's outcome."""
+    """Return the error that came first (when it was an exception), and what the call left: rank 0's, else its rank's."""
     outcomes = {} if view is None else {outcome.rank: outcome for outcome in view.outcomes}
     error = job.cause.error if job.cause is not None else None
-    if job.cause is not None and job.cause.rank in outcomes:
-        outcome = outcomes[job.cause.rank]
-        if error is None and job.cause.kind == "exit":  # it left as it does after the exception that it recorded
-            error = outcome.error
-        return error, outcome
-    return error, outcomes.get(0) or next(iter(outcomes.values()), None)
+    first = outcomes.get(job.cause.rank) if job.cause is not None and job.cause.rank is not None else None
+    if first is not None and job.cause is not None and error is None and job.cause.kind == "exit":
+        error = first.error  # it left as it does after the exception that it recorded
+    known = [outcome for outcome in (outcomes.get(0), first, *outcomes.values()) if outcome is not None]
+    return error, next((outcome for outcome in known if outcome.body is not None), None)
 
 
 def in_words(error: BaseException) -> ErrorRecord:

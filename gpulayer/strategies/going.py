@@ -21,6 +21,7 @@ from gpulayer.spec.files import FileEntry
 from gpulayer.strategies import call_settings, digest, fingerprint, names, outcome, pytest_runs, random_start, stale
 from gpulayer.strategies.job_spec import Source
 from gpulayer.strategies.outcome import Applied, Scene, bodies
+from gpulayer.strategies.outcome.optimizers import Made, rebuilt
 
 if TYPE_CHECKING:
     from gpulayer.strategies.resume import Found
@@ -116,8 +117,7 @@ def fill(apply: Callable[[dict[str, Any]], Applied], request: CallRequest, job_i
 
 def _take_states(request: CallRequest, extra: dict[str, Any]) -> None:
     if "optimizers" in extra:
-        owed = functools.partial(optimizers, request, extra["optimizers"], extra.get("schedulers", []))
-        request.strategy.owe_optimizers(owed)
+        request.strategy.owe_optimizers(functools.partial(optimizers, request, extra))
     if extra.get("precision"):
         request.trainer.precision_plugin.load_state_dict(extra["precision"])
 
@@ -131,12 +131,7 @@ def owe_stale(request: CallRequest, job_id: str) -> None:
     request.strategy.owe_optimizers(refuse)
 
 
-def optimizers(request: CallRequest, states: list[Any], schedulers: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Make the optimizers and schedulers of a finished fit anew and give them the states that they had at its end."""
+def optimizers(request: CallRequest, extra: dict[str, Any]) -> Made:
+    """Make the optimizers and schedulers of a finished fit; the user's data isn't loaded here to count its batches."""
     with names.data_seen(request.trainer):
-        made, configs = request.names.init_optimizers(request.model)
-    for optimizer, state in zip(made, states, strict=False):
-        optimizer.load_state_dict(state)
-    for config, state in zip(configs, schedulers, strict=False):
-        config.scheduler.load_state_dict(state)
-    return made, configs
+        return rebuilt(extra, request.model, request.names.init_optimizers)

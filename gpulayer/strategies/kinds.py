@@ -127,6 +127,12 @@ LEFT_ALONE = {
 }
 """By the name of a base class: links between objects, which are made anew, and live things of this process."""
 
+UNLINKED: dict[str, dict[str, Any]] = {
+    "LightningModule": {"_trainer": None, "_fabric": None, "_metric_attributes": None},
+    "LightningDataModule": {"trainer": None},
+}
+"""What an object that a call made has of those attributes before anything is linked to it."""
+
 
 def cached(answer: Callable[[type[Any]], _T]) -> Callable[[type[Any]], _T]:
     """``functools.cache`` for questions about classes, which type checkers don't take for hashable."""
@@ -141,6 +147,13 @@ def skipped(cls: type[Any]) -> frozenset[str]:
         if base.__module__.partition(".")[0] in (*LIGHTNING, "torch"):
             names |= LEFT_ALONE.get(base.__name__, frozenset())
     return names
+
+
+def unlinked(cls: type[Any]) -> dict[str, Any]:
+    """Return the attributes left alone that an object of a class can't do without, as they are in a new one."""
+    bases = [base.__name__ for base in cls.__mro__ if base.__module__.partition(".")[0] in LIGHTNING]
+    found = {name: value for base in bases for name, value in UNLINKED.get(base, {}).items()}
+    return {**found, "_fabric_optimizers": []} if "LightningModule" in bases else found
 
 
 @cached

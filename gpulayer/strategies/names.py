@@ -136,8 +136,7 @@ def data_seen(trainer: Any) -> Iterator[None]:
     """Have ``estimated_stepping_batches`` count the batches of the job instead of loading the user's data here."""
     loop = trainer.fit_loop
     before = loop._combined_loader
-    if before is None:
-        loop._combined_loader = SimpleNamespace(iterables=())
+    loop._combined_loader = SimpleNamespace(iterables=())
     try:
         yield
     finally:

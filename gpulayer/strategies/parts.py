@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -132,10 +133,51 @@ def begin_as(trainer: Any, namespace: str, function: str, model: Any) -> None:
 
 
 def attach_data(trainer: Any, model: Any, given: dict[str, Any]) -> None:
-    """Link model and data to the Trainer as the start of a call does."""
+    """Link model and data, profiler and progress bar to the Trainer as the start of a call does."""
     trainer.strategy.connect(model)
     trainer._data_connector.attach_data(model, **given)
     trainer._callback_connector._attach_model_logging_functions()
+    trainer.profiler._lightning_module = weakref.proxy(model)
+    if trainer.progress_bar_callback is not None:
+        trainer.progress_bar_callback._trainer = trainer
+
+
+def data_loops(trainer: Any) -> dict[str, Any]:
+    """Return the loops that have dataloaders, by what they do."""
+    fit = trainer.fit_loop
+    return {
+        "train": fit,
+        "validation": fit.epoch_loop.val_loop,
+        "validate": trainer.validate_loop,
+        "test": trainer.test_loop,
+        "predict": trainer.predict_loop,
+    }
+
+
+def combined_loader(loop: Any) -> Any:
+    return loop._combined_loader
+
+
+def put_combined_loader(loop: Any, loader: Any) -> None:
+    loop._combined_loader = loader
+
+
+def set_up_loaders(trainer: Any, stage: str) -> None:
+    """Ask for a loop's dataloaders anew and prepare them as a call does, without the rest of what a loop sets up."""
+    loop, namespace = data_loops(trainer)[stage], type(trainer.state).__module__.removesuffix(".trainer.states")
+    connector = importlib.import_module(f"{namespace}.trainer.connectors.data_connector")
+    loaders = importlib.import_module(f"{namespace}.utilities.combined_loader")
+    running = importlib.import_module(f"{namespace}.trainer.states").RunningStage(
+        "validate" if stage == "validation" else stage
+    )
+    combined = connector._request_dataloader(loop._data_source)
+    if not isinstance(combined, loaders.CombinedLoader):
+        combined = loaders.CombinedLoader(combined, "max_size_cycle" if stage == "train" else "sequential")
+    if trainer.overfit_batches > 0 and stage in ("train", "validation"):
+        connector._resolve_overfit_batches(combined, running)
+    function = trainer.state.fn
+    combined.flattened = [connector._process_dataloader(trainer, function, running, each) for each in combined.flattened]
+    loop._combined_loader = combined
 
 
 def attach_model_callbacks(trainer: Any) -> None:

@@ -40,10 +40,17 @@ def take(states: dict[str, Any]) -> None:
 @contextlib.contextmanager
 def aside(seed: int) -> Iterator[None]:
     """Draw from a seed (below 2**32), and go on as if nothing had been drawn."""
+    with kept():
+        random.seed(seed)
+        numpy.random.seed(seed)
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Go on afterwards as if nothing had been drawn."""
     before = now()
-    random.seed(seed)
-    numpy.random.seed(seed)
-    torch.default_generator.manual_seed(seed)
     try:
         yield
     finally:

@@ -64,3 +64,17 @@ def test_folders_that_the_script_made_of_the_time_become_the_callers(tmp_path: P
     assert in_job.logger.save_dir == place
     assert in_job.logger.log_dir is not None
     assert in_job.logger.log_dir.startswith(place)
+
+
+def test_the_best_checkpoint_is_shown_as_its_callback_calls_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "best.ckpt").touch()
+    saved = pl.callbacks.ModelCheckpoint(".")
+    saved.best_model_path = "./best.ckpt"
+    trainer = pl.Trainer(accelerator="cpu", logger=False, callbacks=[saved], enable_progress_bar=False)
+    trainer.state.fn = pl.trainer.states.TrainerFn.TESTING
+
+    settings = call_settings.take(trainer, "best", True)
+
+    assert settings.ckpt_path == str(tmp_path / "best.ckpt")
+    assert adoption.shown_path("best", settings) == "./best.ckpt"

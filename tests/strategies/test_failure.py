@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from gpulayer.spec.calls import CallView, ErrorRecord, Outcome
 from gpulayer.spec.causes import Evidence
+from gpulayer.spec.files import Blob
 from gpulayer.spec.job import CommandJob
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
@@ -28,3 +30,18 @@ def test_a_failed_preparation_has_no_logs_of_ranks_and_says_what_helps_where_tha
     cause = Evidence(kind="preparation", node_rank=0, sentence="It can't be written.", next_step="Free some space.")
     job = a_failed_job(Reason.PREPARATION_FAILED, "node 0: It can't be written.", cause)
     assert str(failure.job_error(job)) == "job-1: node 0: It can't be written. Free some space."
+
+
+def test_what_a_failed_call_left_is_rank_0s_whichever_rank_failed_first() -> None:
+    raised = ErrorRecord(rank=1, module="builtins", qualname="ValueError", message="no", traceback="")
+    body = Blob(sha256="0" * 64, size=1)
+    first = Outcome(call=0, rank=1, status="failed", at=1.0, body=body.model_copy(update={"sha256": "1" * 64}), error=raised)
+    zero = Outcome(call=0, rank=0, status="failed", at=2.0, body=body)
+    job = a_failed_job(
+        Reason.USER_ERROR, "rank 1 raised.", Evidence(kind="exit", node_rank=0, rank=1, sentence="It exited with 1.")
+    )
+
+    assert failure.culprit(job, CallView(call=0, outcomes=(first, zero))) == (raised, zero)
+    without = zero.model_copy(update={"body": None})
+    assert failure.culprit(job, CallView(call=0, outcomes=(first, without))) == (raised, first)
+    assert failure.culprit(job, CallView(call=0, outcomes=(without,))) == (None, None)

@@ -272,6 +272,36 @@ def test_tensors_are_copied_in_place_whatever_their_dtype_and_shape() -> None:
     assert here.moved is moved
 
 
+def test_a_buffer_that_was_changed_and_then_replaced_has_the_new_ones_values() -> None:
+    there, here = torch.nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2)
+    observation, old = Observation({"model": there}), here.running_mean
+    assert there.running_mean is not None
+    there.running_mean += 3
+    there.running_mean = torch.full((2,), 5.0)
+    there.running_var = torch.full((2,), 7.0)
+    own = here.running_var
+
+    outcome.apply(carried(observation), Scene(None, here))
+
+    assert here.running_var is own
+    values = [[] if each is None else each.tolist() for each in (here.running_mean, old, here.running_var)]
+    assert values == [[5.0, 5.0], [3.0, 3.0], [7.0, 7.0]]
+
+
+def test_a_module_that_a_call_made_is_whole_without_a_trainer() -> None:
+    there, here = pl.Callback(), pl.Callback()
+    observation = Observation({"trainer": there})
+    there.teacher, there.data = Net(), Data()  # type: ignore[attr-defined]
+
+    outcome.apply(carried(observation), Scene(here, None))
+
+    teacher: Net = here.teacher  # type: ignore[attr-defined]
+    assert teacher.current_epoch == 0
+    assert teacher.loggers == []
+    assert vars(teacher).keys() == vars(there.teacher).keys()  # type: ignore[attr-defined]
+    assert here.data.trainer is None  # type: ignore[attr-defined]
+
+
 def test_tied_weights_stay_tied() -> None:
     class Tied(torch.nn.Module):
         def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 from lightning.pytorch.overrides.distributed import _IndexBatchSamplerWrapper
-from torch.utils.data import BatchSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 from gpulayer.strategies import names, parts
 
@@ -76,6 +76,23 @@ def test_predictions_pass_through_the_methods_that_are_replaced(trainer: Any) ->
     wrapped = _IndexBatchSamplerWrapper(order)
     assert parts.order_of(SimpleNamespace(batch_sampler=wrapped)) is order
     assert (list(wrapped), wrapped.seen_batch_indices) == ([[0, 1], [2]], [[0, 1], [2]])
+
+
+def test_dataloaders_of_every_loop_can_be_asked_for_without_running_it(trainer: Any) -> None:
+    loaders = {stage: DataLoader(range(3), batch_size=2) for stage in ("train", "val", "test", "predict")}  # type: ignore[arg-type]
+    given = {f"{stage}_dataloaders": loader for stage, loader in loaders.items()}
+    trainer.state.fn = pl.trainer.states.TrainerFn.FITTING
+    parts.attach_data(trainer, pl.LightningModule(), given)
+
+    for stage, loop in parts.data_loops(trainer).items():
+        assert parts.combined_loader(loop) is None
+        parts.set_up_loaders(trainer, stage)
+        parts.combined_loader(loop).limits = [1]
+        assert [len(loader) for loader in parts.combined_loader(loop).flattened] == [2]
+
+    assert trainer.train_dataloader is loaders["train"]
+    assert trainer.val_dataloaders is loaders["val"]
+    assert trainer.predict_dataloaders.dataset is loaders["predict"].dataset
 
 
 def test_strategies_whose_ranks_compute_together_are_known() -> None:

@@ -109,6 +109,7 @@ class Decoder:
             raise Lost(f"{node['module']}.{node['name']}")
         made: Any = cast(Any, cls).__new__(cls)
         self._made[index] = made
+        set_attributes(made, kinds.unlinked(cls))
         state = {}
         for name, reference in node["attrs"].items():
             try:

@@ -64,6 +64,7 @@ class _Application:
         self._roots = Scene(scene.trainer, scene.model, scene.datamodule, scene.arguments, self._users).roots()
         self._lost = list(body["lost"])
         self._own: dict[int, Any] = {}
+        self._edited: set[int] = set()
         self._decoder = Decoder(self._nodes, text, self._known)
 
     def run(self) -> Applied:
@@ -72,19 +73,22 @@ class _Application:
         edits = [*module["edits"], *body["edits"]]
         targets = self._look_up(edits, [*body["nodes"], *module["nodes"]])
         self._pair_callbacks()
+        self._edited = {id(target) for target in targets if target is not None}
         for edit, target in zip(edits, targets, strict=True):
             self._apply(edit, target)
-        links.attach(self._scene)
-        extra = {**body["extra"], **module["extra"]}
+        extra = {name: self._value(reference, name) for name, reference in {**body["extra"], **module["extra"]}.items()}
+        links.attach(self._scene, extra.get("loaders") or {})
         return Applied(
             returned=self._value(body["returned"], "the returned value"),
-            extra={name: self._value(reference, name) for name, reference in extra.items()},
+            extra=extra,
             lost=self._told(),
             fill=None if "module" in body else self._fill,
         )
 
     def _fill(self, module: dict[str, Any]) -> Applied:
-        for edit, target in zip(module["edits"], self._look_up(module["edits"], module["nodes"]), strict=True):
+        targets = self._look_up(module["edits"], module["nodes"])
+        self._edited = {id(target) for target in targets if target is not None}
+        for edit, target in zip(module["edits"], targets, strict=True):
             self._apply(edit, target)
         extra = {name: self._value(reference, name) for name, reference in module["extra"].items()}
         return Applied(extra=extra, lost=self._told())
@@ -192,10 +196,13 @@ class _Application:
         kinds.base_of(target).update(target, kept)
 
     def _pair_tensors(self, target: dict[Any, Any], edit: Node) -> None:
-        """Keep our tensor where the job's was only replaced by one of the same shape (a move to a device and back)."""
+        """Keep our tensor where the job's was only replaced by one of the same shape (a move to a device and back).
+
+        One that was changed before it was replaced is another one's from then on, in the job as here.
+        """
         for key, reference in edit["items"]:
             own = target.get(key)
-            if own is None or not isinstance(reference, tuple):
+            if own is None or not isinstance(reference, tuple) or id(own) in self._edited:
                 continue
             node = self._nodes[reference[0]]
             if node["k"] == "tensor" and own.shape == node["value"].shape and own.dtype == node["value"].dtype:

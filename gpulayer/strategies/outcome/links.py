@@ -6,6 +6,7 @@ import contextlib
 from typing import Any
 
 from gpulayer.strategies import parts
+from gpulayer.strategies.outcome import loaders
 from gpulayer.strategies.outcome.scene import Scene
 
 _LOADERS = {
@@ -16,8 +17,8 @@ _LOADERS = {
 }
 
 
-def attach(scene: Scene) -> None:
-    """Connect model, data and callbacks to the Trainer; no code of the user's runs."""
+def attach(scene: Scene, described: dict[str, Any]) -> None:
+    """Connect model, data and callbacks to the Trainer; no code of the user's runs. ``described`` is of ``loaders_of``."""
     trainer, model = scene.trainer, scene.model
     if trainer is None or model is None:
         return
@@ -28,6 +29,7 @@ def attach(scene: Scene) -> None:
         given = {"datamodule": scene.datamodule}
     with contextlib.suppress(AttributeError, TypeError):
         parts.attach_data(trainer, model, given)
+        loaders.owe(trainer, described)
 
 
 def _function(trainer: Any) -> str:
