@@ -27,7 +27,8 @@ CACHES = frozenset(
 )
 OUTPUTS = frozenset({"lightning_logs"})
 OUTPUTS_WITHOUT_CODE = "checkpoints"
-DROPPED_FILES = ("*.ckpt", "*.pyc")
+DROPPED_FILES = ("*.ckpt", "*.pyc", "*.token")
+"""Checkpoints, bytecode, and the tokens of a plane, which are named so in its guide."""
 ENVIRONMENT_MARKS = frozenset({"pyvenv.cfg", "conda-meta"})
 
 

@@ -65,6 +65,8 @@ def command(ctx: click.Context, url: str | None, token_file: Path | None, ca_cer
     codes: 0 done, 1 the job failed, 2 wrong use, 130 interrupted.
     """
     ctx.with_resource(settings.saying(url=url, token_file=token_file, ca_cert=ca_cert))
+    if token_file is not None and settings.read().url is None:
+        raise click.UsageError("--token-file opens a plane, and none is named: give --url, or set GPULAYER_URL.")
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import click
@@ -76,7 +77,8 @@ def start(
     )
 
     def on_ready(ready: starting.Ready) -> None:
-        where = f"--database {database}" if database else f"--data {options.data}"
+        # Both: the folder has the certificate that the token names. The password stays out of the log.
+        where = f"--data {options.data}" + (f" --database {without_password(database)}" if database else "")
         make = "" if ready.has_admin else f"gpulayer tokens create --role admin {where}"
         if as_json:
             click.echo(
@@ -88,3 +90,8 @@ def start(
             click.echo(f"gpulayer: This plane has no admin token yet: {make}", err=True)
 
     starting.run(options, on_ready)
+
+
+def without_password(url: str) -> str:
+    """Write a database's URL for others to read."""
+    return re.sub(r"(//[^/@:]*):[^/]*@", r"\1:***@", url)

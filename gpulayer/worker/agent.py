@@ -78,6 +78,7 @@ class Agent:
 
     def take_over(self) -> None:
         """Have what this worker left behind when it died brought to its end; to be called before ``run``."""
+        leftovers.clear_former(self._site)
         with self._lock:
             for left in leftovers.of_worker(self._site, self._plane, self._on_end):
                 self._tasks[_key(left.order)] = left

@@ -101,6 +101,27 @@ def of_worker(site: Site, plane: PatientPlane, on_end: Callable[[Leftover], None
             yield _claimed(root, note, site, plane, on_end)
 
 
+def clear_former(site: Site) -> None:
+    """Clear away what a worker left that served from this folder with a key that is good for nothing any more.
+
+    An admin removed it, its tasks with it: nobody waits for their ends. Only a worker of a server has its folder for itself.
+    """
+    if not site.leased:
+        return
+    for root, note in notes.left(site.home / "tasks"):
+        if note.stays and note.worker_id != site.me.id:
+            notes.claim(root, note)
+            threading.Thread(target=_clear_former, args=(root, note, site), name="gpulayer-former", daemon=True).start()
+
+
+def _clear_former(root: Path, note: notes.TaskNote, site: Site) -> None:
+    where = layout.folders(site.home, site.shared, note.order)
+    clearing.await_free([where.lock], _GUARD_S)
+    clearing.kill_marked(root)
+    clearing.clear(note.order, where, layout.siblings(site.shared, note.order))
+    _log.info("%s: left by %s, which was removed from the plane; cleared away", notes.named(note.order), note.worker_id)
+
+
 def of_dead_callers(site: Site, plane: PatientPlane) -> list[Leftover]:
     """Take over what workers left that were there for one caller, and that nobody will start again."""
     found = [(root, note) for root, note in notes.left(site.home / "tasks") if not note.stays]

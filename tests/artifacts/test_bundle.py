@@ -177,6 +177,7 @@ def test_our_own_patterns_beat_git_in_both_directions(tmp_path: Path) -> None:
         "out/x": "",
         "runs/best.ckpt": "",
         "runs/other.ckpt": "",
+        "user.token": "",
     }
     root = a_repository(tmp_path / "src", files, tracked=("secret.txt",))
     assert sent(root) == [".gitignore", ".gpulayerignore", "data/needed.csv", "runs/best.ckpt"]
@@ -185,6 +186,7 @@ def test_our_own_patterns_beat_git_in_both_directions(tmp_path: Path) -> None:
         "out/": ".gitignore: out/",
         "runs/other.ckpt": "default: *.ckpt",
         "secret.txt": ".gpulayerignore: secret.txt",
+        "user.token": "default: *.token",
     }
 
 

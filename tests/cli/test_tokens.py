@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpulayer.cli.server import without_password
 from gpulayer.control.server import auth, tls
 from gpulayer.control.server.token_desk import on_this_machine
 from gpulayer.control.store.store import open_store
@@ -62,6 +63,7 @@ def test_without_a_place_it_is_the_server_of_this_home(told: Told, home: Path) -
 
 def test_a_token_of_a_server_with_a_certificate_of_its_own_names_it(told: Told, tmp_path: Path) -> None:
     shown = tls.ensure(tmp_path / "tls", [])
+    open_store(tmp_path).close()
 
     made = told("tokens", "create", "--role", "join", "--data", str(tmp_path))
 
@@ -108,3 +110,23 @@ def test_with_a_url_the_plane_there_is_asked(
 
         assert [one["state"] for one in told("tokens", "ls")] == ["revoked"]
     assert not (home / "server").exists()
+
+
+def test_a_folder_whose_database_is_elsewhere_gets_no_second_one(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "plane" / "tls").mkdir(parents=True)
+    (tmp_path / "plane" / "tls" / "cert.pem").touch()
+    said = cli("tokens", "create", "--role", "user", "--data", str(tmp_path / "plane"), exits=2).stderr
+    assert "keeps its database elsewhere" in said
+    assert "--database URL beside --data" in said
+    assert not (tmp_path / "plane" / "plane.db").exists()
+
+
+def test_a_tokens_file_without_a_plane_is_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "admin.token").write_text("glt_x")
+    said = cli("--token-file", str(tmp_path / "admin.token"), "secrets", "ls", exits=2).stderr
+    assert "none is named: give --url, or set GPULAYER_URL" in said
+
+
+def test_a_databases_password_is_not_shown() -> None:
+    assert without_password("postgresql://me:p@ss@host/plane") == "postgresql://me:***@host/plane"
+    assert without_password("sqlite:////tmp/a:b/plane.db") == "sqlite:////tmp/a:b/plane.db"

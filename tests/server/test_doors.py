@@ -70,7 +70,7 @@ def test_on_all_addresses_it_names_each_that_other_machines_can_reach(serve: Ser
 
 
 def test_its_first_start_says_how_to_make_the_first_token(server: Server) -> None:
-    assert server.told["first_token"].startswith("gpulayer tokens create --role admin")
+    assert server.told["first_token"].startswith("gpulayer tokens create --role admin --data ")
     server.token()
     server.stop()
     server.start()

@@ -109,3 +109,23 @@ def test_a_running_task_of_which_nothing_is_here_is_told_as_lost_and_not_run_aga
 
     assert (told.state, told.reason) == (TaskState.LOST, Reason.WORKER_LOST)
     assert plane.text() == ""
+
+
+def test_what_was_left_under_a_key_that_was_taken_away_is_cleared_by_the_next_start(
+    fleet: Callable[..., Any], tmp_path: Path, home: Path
+) -> None:
+    plane = RecordingPlane(CommandJob(command=("/bin/sh", "-c", f"echo up; {signals(tmp_path / 'go')}; echo done > out")))
+    first = fleet(plane)
+    plane.wait_for(lambda: "up" in plane.text())
+    plane.change(away=True)
+    (tmp_path / "go").touch()
+    (left,) = (home / "tasks").iterdir()
+    plane.wait_for((left / "ending.json").exists)
+    first.die()
+
+    # Which joined anew: another worker of the same folder.
+    fleet(RecordingPlane(CommandJob(command=("/bin/sh", "-c", "true"))), leased=True)
+
+    wait_for(
+        lambda: not left.exists() and not list((home / "work").glob(f"{plane.job_id}*")), within=30.0, what="all is cleared"
+    )

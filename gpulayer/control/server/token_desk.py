@@ -9,6 +9,7 @@ from pathlib import Path
 from gpulayer.control.server import auth, tls
 from gpulayer.control.server.private_files import make_private_folder
 from gpulayer.control.store.store import Store, open_database
+from gpulayer.errors import BadRequest
 from gpulayer.spec.tokens import NewToken, TokenRecord, TokenRequest
 
 
@@ -31,9 +32,17 @@ class TokenDesk:
 
 @contextmanager
 def on_this_machine(data: Path, database: str | None) -> Iterator[TokenDesk]:
-    """Open the database of the server whose folder is ``data``; both are made when this comes before its first start."""
-    make_private_folder(data)
+    """Open the database of the server whose folder is ``data``; both are made when this comes before its first start.
+
+    Raises ``BadRequest`` for the folder of a server whose database is another one: a token made beside it would open nothing.
+    """
     cert = data / "tls" / "cert.pem"
+    if database is None and cert.exists() and not (data / "plane.db").exists():
+        raise BadRequest(
+            f"{data} is the folder of a server that keeps its database elsewhere.",
+            next_step="Name it as the server does: --database URL beside --data.",
+        )
+    make_private_folder(data)
     store = open_database(database or f"sqlite:///{data / 'plane.db'}", data)
     try:
         yield TokenDesk(store, tls.fingerprint(cert) if cert.exists() else "")
