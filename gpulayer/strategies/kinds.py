@@ -128,7 +128,7 @@ LEFT_ALONE = {
 """By the name of a base class: links between objects, which are made anew, and live things of this process."""
 
 UNLINKED: dict[str, dict[str, Any]] = {
-    "LightningModule": {"_trainer": None, "_fabric": None, "_metric_attributes": None},
+    "LightningModule": {"_trainer": None, "_fabric": None, "_metric_attributes": None, "_device_mesh": None},
     "LightningDataModule": {"trainer": None},
 }
 """What an object that a call made has of those attributes before anything is linked to it."""

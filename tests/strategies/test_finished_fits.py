@@ -71,7 +71,7 @@ def carried_home(make: Callable[[], Any], *, val: Any = None) -> tuple[Any, Net,
     there, model, here, own = make(), Net(), make(), Net()
     observation = Observation({"trainer": there, "model": model})
     there.fit(model, val_dataloaders=val)
-    extra = {"loaders": loaders_of(there), **optimizers_of(there, collectives=True)}
+    extra = {"loaders": loaders_of(there), **optimizers_of(there, there.lightning_module, collectives=True)}
     body = outcome.collect(observation, trainer=there, extra=extra)
     applied = outcome.apply(body, Scene(here, own, None, {"val_dataloaders": val}))
     return there, model, here, own, applied.extra
