@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import click
 
+from gpulayer import settings
 from gpulayer.cli.opened import opened
 from gpulayer.cli.output import Form, age, print_list, print_one, with_forms
 from gpulayer.errors import AmbiguousId, WorkerNotFound
@@ -55,7 +56,8 @@ def ls(form: Form) -> None:
     """List the workers of this plane."""
     with opened() as plane:
         found = plane.workers()
-    nothing = "No workers now: local ones come with a job and leave with it; `gpulayer worker start` is one that stays."
+    local = "No workers now: local ones come with a job and leave with it; `gpulayer worker start` is one that stays."
+    nothing = local if settings.read().url is None else "No workers now: `gpulayer worker start` with a join token adds one."
     print_list(found, form, facts=worker_facts, columns=COLUMNS, nothing=nothing)
 
 

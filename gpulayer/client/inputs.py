@@ -40,7 +40,8 @@ def _carried(plane: Plane, wanted: Input, *, stays: bool) -> Input:
         return wanted
     source = Path(os.path.abspath(os.path.expanduser(path)))
     if not source.exists():
-        raise InvalidJob(f"The input {wanted.uri} is not there: {source}.", next_step="Name a file, a folder or a URL.")
+        where = "" if str(source) == wanted.uri else f": {source}"
+        raise InvalidJob(f"The input {wanted.uri} is not there{where}.", next_step="Name a file, a folder or a URL.")
     if stays:
         return wanted.model_copy(update={"uri": str(source)})
     return wanted.model_copy(update={"entries": tuple(_uploaded(plane, source))})

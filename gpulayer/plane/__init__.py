@@ -168,6 +168,9 @@ def token_of(found: Settings) -> str | None:
     if found.token is not None or found.token_file is None:
         return found.token
     try:
-        return found.token_file.read_text(encoding="utf-8").strip() or None
+        token = found.token_file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as cause:
         raise Unauthorized(f"The token in {found.token_file} can't be read: {cause}.") from cause
+    if not token:
+        raise Unauthorized(f"{found.token_file} holds no token: it is empty.")
+    return token

@@ -75,4 +75,7 @@ def test_the_plane_may_be_named_before_the_verb(cli: Cli, tmp_path: Path) -> Non
     (tmp_path / "token").write_text("glt_secret\n")
     said = cli("--url", "http://plane.example", "--token-file", str(tmp_path / "token"), "jobs", "ls", exits=1).stderr
     assert "plain http" in said
+    (tmp_path / "token").write_text("\n")
+    said = cli("--url", "https://plane.example", "--token-file", str(tmp_path / "token"), "jobs", "ls", exits=1).stderr
+    assert f"{tmp_path / 'token'} holds no token: it is empty." in said
     assert json.loads(cli("jobs", "ls", "--json").stdout) == []
