@@ -30,12 +30,16 @@ class Fingerprint(Record):
 
 
 class EarlierCall(Record):
-    """A call that a job before this one answered: ranks apply its record instead of computing."""
+    """A call that a job before this one answered: ranks apply its record instead of computing.
+
+    One that was ``left`` is answered where the script attaches to its job.
+    """
 
     call: int
     status: OutcomeStatus
     outcome: Blob | None = None
     error: ErrorRecord | None = None
+    left: bool = False
 
 
 class Go(Record):

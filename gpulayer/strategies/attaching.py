@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,18 @@ from gpulayer.strategies.job_spec import PackedSource, Source
 from gpulayer.strategies.session import CallRequest
 
 
-def attach(plane: Plane, found: Settings, job_id: str, trainer: Any, model: Any, given: Mapping[str, Any]) -> Settled:
+def attach(
+    plane: Plane,
+    found: Settings,
+    homecoming: Callable[[Source], Homecoming],
+    job_id: str,
+    trainer: Any,
+    model: Any,
+    given: Mapping[str, Any],
+) -> Settled:
     """Follow a job to the end of its last call and apply that to ``trainer``, ``model`` and what else the call was given.
 
-    Ctrl-C leaves the job again.
+    ``homecoming`` knows what came to a folder before. Ctrl-C leaves the job again.
     """
     job = plane.job(job_id)
     view, calls = _last_call(job)
@@ -37,7 +45,7 @@ def attach(plane: Plane, found: Settings, job_id: str, trainer: Any, model: Any,
     request = _request(job, view, trainer, model, dict(given))
     source = Source(root, calls.cwd)
     packed = PackedSource(plane, job.spec.source or "", getattr(job.spec, "left_out", None))
-    held = HeldJob(plane, job, request.shape, source, packed, Homecoming(plane, source.place), None, found.home / "resume")
+    held = HeldJob(plane, job, request.shape, source, packed, homecoming(source), None, found.home / "resume")
     try:
         settled = held.settle(view.call, request, Interrupts())  # not entered: Ctrl-C stays Python's own
     except KeyboardInterrupt:

@@ -18,6 +18,7 @@ from gpulayer.spec.files import FileEntry
 from gpulayer.spec.job import Processes
 from gpulayer.strategies import going, job_spec
 from gpulayer.strategies.held import HeldJob
+from gpulayer.strategies.job_spec import Source
 from gpulayer.strategies.script import Program
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Backstage:
         if request.options.detach and self._settings.url is None:
             standing.require(opened)
         workers = self._start(request.num_nodes) if self._is_ours(request.options) else None
-        home = self._homecoming.setdefault((str(source.root), source.cwd), Homecoming(opened, source.place))
+        home = self.homecoming(source)
         files = () if request.options.target == "local" else _left_by(home)  # local workers see the caller's own folder
         packed = job_spec.pack(source, program, opened, self._settings.home)
         written = job_spec.spec(request, program, source, packed, going.start_settings(opened, home), files)
@@ -72,6 +73,10 @@ class Backstage:
         job = opened.submit(spec)
         say(f"{job.id} on {_shape(request.num_nodes, request.procs_per_worker)}")
         return HeldJob(opened, job, request.shape, source, packed, home, workers, self._settings.home / "resume", program.text)
+
+    def homecoming(self, source: Source) -> Homecoming:
+        """Return what brings files to the folder of a script, and knows those that came."""
+        return self._homecoming.setdefault((str(source.root), source.cwd), Homecoming(self.plane(), source.place))
 
     def _is_ours(self, options: JobOptions) -> bool:
         """Say whether a job is one for workers that this process starts."""

@@ -46,6 +46,7 @@ class _Here:
     announcer: Announcer | None = None
     start: dict[str, Any] | None = None
     answered: Any = None
+    left: Callable[[], Any] | None = None
 
 
 def install(link: RankLink, context: Context) -> None:
@@ -101,8 +102,9 @@ def in_call() -> bool:
 
 
 def answered() -> Any:
-    """Return what the last call returned that was answered from its record."""
-    return _Here.answered
+    """Answer the call that was left, or return what the last call returned that was answered from its record."""
+    left, _Here.left = _Here.left, None
+    return _Here.answered if left is None else left()
 
 
 def namespace_of(connector: Any) -> str:
@@ -206,7 +208,16 @@ class InJobLauncher:
         )
 
     def _answer(self, ahead: Ahead, number: int, scene: Scene) -> Any:
-        """Answer a call that an earlier job computed: by what it left, or by raising what it raised."""
+        """Answer a call that an earlier job computed: by what it left, or by raising what it raised.
+
+        One that was left to itself has done nothing yet, and is answered where the script attaches to its job.
+        """
+        if ahead.answer(number)[0].left:
+            _Here.left = functools.partial(self._answer_now, ahead, number, scene, lambda error: error)
+            return None
+        return self._answer_now(ahead, number, scene, lambda error: self._told(error, scene.trainer))
+
+    def _answer_now(self, ahead: Ahead, number: int, scene: Scene, told: Callable[[BaseException], BaseException]) -> Any:
         record, body, error_body = ahead.answer(number)
         returned = None
         if body is not None:
@@ -223,7 +234,7 @@ class InJobLauncher:
         if record.error is None:
             return returned
         error = outcome.rebuild_error(record.error, error_body, self._walk.paths.job_text)
-        raise self._told(error, scene.trainer)
+        raise told(error)
 
     def _told(self, error: BaseException, trainer: Any) -> BaseException:
         """Have an error pass without hooks through the Trainer: they ran when it happened."""

@@ -170,9 +170,10 @@ class Session:
                 trainer, model, given = left.trainer, left.model, left.arguments
             if trainer is None:
                 raise CallRefused(f"{job_id} was not left by this process.", next_step=_ATTACH)
-            settled = attach(self._stage().plane(), settings.read(), job_id, trainer, model, given)
+            stage = self._stage()
+            settled = attach(stage.plane(), settings.read(), stage.homecoming, job_id, trainer, model, given)
             if left is not None:  # further calls go on from it
-                self._left, self._earlier[-1] = None, settled.earlier
+                self._left, self._earlier[-1] = None, settled.earlier.model_copy(update={"left": True})
             warn_of(settled, trainer.strategy.job_id)
             if settled.error is not None:
                 raise settled.error

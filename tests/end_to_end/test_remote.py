@@ -367,6 +367,7 @@ def test_the_process_that_left_a_job_needs_no_more_than_its_name(fleet: Fleet, f
     home, _ = told(fleet, folder, "leaving.py", "here")
     assert (home["steps"], home["status"], home["opens"]) == (4, "finished", 2)
     assert home["went on to"] == [3, 6]
+    assert home["bad"] == ["row", 0]
 
 
 def test_the_error_of_a_job_that_was_left_is_raised_where_it_comes_home(fleet: Fleet, folder: Path) -> None:

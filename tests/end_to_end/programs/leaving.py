@@ -29,6 +29,9 @@ class Tiny(pl.LightningModule):
         self.log("loss", loss)
         return loss
 
+    def validation_step(self, batch: list[torch.Tensor], batch_idx: int) -> None:
+        self.net(batch[0])
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
@@ -38,7 +41,7 @@ def trainer(**job: object) -> pl.Trainer:
         devices=2,
         max_epochs=2,
         logger=False,
-        callbacks=[ModelCheckpoint("kept")],
+        callbacks=[ModelCheckpoint("kept", save_top_k=-1)],
         enable_progress_bar=False,
         enable_model_summary=False,
         job=job,
@@ -86,10 +89,18 @@ def main(act: str, job_id: str = "") -> None:
         made, model = trainer(detach=True), Tiny()
         made.fit(model, data())
         gl.attach(made.job_id)
-        facts = {} if gl.in_job() else left(model, made)  # a later job on other machines has no file of an earlier one
+        facts = left(model, made)  # in a later job as well
         made.strategy.options = gl.JobOptions()
         made.fit_loop.max_epochs = 3
         made.fit(model, data())
+        failing = trainer(detach=True)
+        failing.fit(Tiny(fails=True), data())
+        print("left", flush=True)
+        try:
+            gl.attach(failing.job_id)
+        except Bad as bad:
+            facts["bad"] = bad.args
+        made.validate(model, data(), verbose=False)
         print(json.dumps({**facts, "went on to": [made.current_epoch, made.global_step]}))
     elif act == "attach to little":
         made, model = trainer(fetch="metrics"), Tiny()
