@@ -30,9 +30,10 @@ themselves.
 BACK_HEAD = """# What comes back
 
 Made from the code by `make docs`; don't edit. After each call of a Trainer (a failed one too, as far as it got) the caller's
-own objects hold what rank 0's hold in the job. Looked at are the Trainer with its loops, callbacks and loggers, the module,
-the datamodule and dataloaders, the globals of the script and of its own modules, and whatever these lead to. What did not
-change is left alone. What changed and can't travel is named in one warning, and the rest comes all the same.
+own objects hold what rank 0's hold in the job; where that only saw another rank fail, those of the other. Looked at are the
+Trainer with its loops, callbacks and loggers, the module, the datamodule and dataloaders, the globals of the script and of its
+own modules, and whatever these lead to. What did not change is left alone. What changed and can't travel is named in one
+warning, and the rest comes all the same.
 
 Nothing is unpickled: it is plain data and tensors, read with `weights_only=True`. Beside it come the files that the call
 wrote, the optimizers and schedulers (made when first looked at, with the parameter groups, classes and states that they had in

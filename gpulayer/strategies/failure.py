@@ -47,13 +47,19 @@ def job_error(job: JobRecord) -> errors.GPULayerError:
 
 
 def culprit(job: JobRecord, view: CallView | None) -> tuple[ErrorRecord | None, Outcome | None]:
-    """Return the error that came first (when it was an exception), and what the call left: rank 0's, else its rank's."""
+    """Return the error that came first (when it was an exception), and what the call left.
+
+    That is rank 0's, but of the rank that failed first where rank 0 only saw a peer go: its hooks would tell of that.
+    """
     outcomes = {} if view is None else {outcome.rank: outcome for outcome in view.outcomes}
     error = job.cause.error if job.cause is not None else None
     first = outcomes.get(job.cause.rank) if job.cause is not None and job.cause.rank is not None else None
     if first is not None and job.cause is not None and error is None and job.cause.kind == "exit":
         error = first.error  # it left as it does after the exception that it recorded
-    known = [outcome for outcome in (outcomes.get(0), first, *outcomes.values()) if outcome is not None]
+    zero = outcomes.get(0)
+    saw_a_peer_go = zero is not None and zero.error is not None and zero.error.communication
+    order = (first, zero) if saw_a_peer_go else (zero, first)
+    known = [outcome for outcome in (*order, *outcomes.values()) if outcome is not None]
     return error, next((outcome for outcome in known if outcome.body is not None), None)
 
 

@@ -42,6 +42,9 @@ def test_what_a_failed_call_left_is_rank_0s_whichever_rank_failed_first() -> Non
     )
 
     assert failure.culprit(job, CallView(call=0, outcomes=(first, zero))) == (raised, zero)
+    gone = raised.model_copy(update={"rank": 0, "communication": True})
+    saw_it_go = zero.model_copy(update={"error": gone})
+    assert failure.culprit(job, CallView(call=0, outcomes=(first, saw_it_go))) == (raised, first)
     without = zero.model_copy(update={"body": None})
     assert failure.culprit(job, CallView(call=0, outcomes=(first, without))) == (raised, first)
     assert failure.culprit(job, CallView(call=0, outcomes=(without,))) == (None, None)
