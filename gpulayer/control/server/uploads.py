@@ -121,7 +121,7 @@ class Uploads:
                 with suppress(FileNotFoundError):
                     if path.stat().st_mtime < time.time() - ABANDONED_S:
                         path.unlink()
-            with suppress(OSError):
+            with self._lock, suppress(OSError):  # not between the making of a folder and of the file in it
                 folder.rmdir()
 
     def _path(self, whose: str, sha256: str) -> Path:

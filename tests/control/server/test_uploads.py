@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,3 +126,23 @@ def test_many_that_are_begun_are_not_all_kept_open(keeper: Keeper, tmp_path: Pat
     for data in blobs:
         assert part(data, 10, len(data)) == Blob(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
     assert not uploads._growing
+
+
+def test_folders_that_nobody_needs_are_removed_beside_uploads_that_begin(keeper: Keeper, tmp_path: Path) -> None:
+    uploads, over = Uploads(tmp_path / "uploads", keeper), threading.Event()
+
+    def clean() -> None:
+        while not over.is_set():
+            uploads.forget_abandoned()
+
+    cleaning = threading.Thread(target=clean)
+    cleaning.start()
+    try:
+        for at in range(1000):
+            upload = uploads.begin(f"tok-{at}", SHA256, Part(0, len(DATA), len(DATA)))
+            assert isinstance(upload, Upload)
+            upload.close()
+            (tmp_path / "uploads" / f"tok-{at}" / SHA256).unlink()  # as when it has become the blob
+    finally:
+        over.set()
+        cleaning.join()
