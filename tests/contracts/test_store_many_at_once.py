@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from gpulayer.control.store import files, jobs, log_chunks, workers
 from gpulayer.control.store.store import Store
 from gpulayer.spec.records import JobRecord
@@ -187,36 +185,41 @@ def test_each_turn_is_taken_by_one(store: Store, database: str) -> None:
         assert sum(map(int, counts)) == 100
 
 
-@pytest.mark.parametrize("what", ["worker", "job"])
-def test_rows_that_two_write_and_delete_at_once_harm_nobody(store: Store, database: str, what: str) -> None:
-    programs = {
-        "worker": """
-            from tests.control.given import a_worker
-            for n in range(60):
-                with store.write() as db:
-                    workers.register(db, a_worker(id="wkr-1", incarnation=mine), float(n))
-                with store.write() as db:
-                    workers.set_state(db, "wkr-1", "lost")
-                    workers.forget(db, "wkr-1")
-            print("done", flush=True)
-        """,
-        "job": """
-            for n in range(60):
-                record = a_record(id=f"job-{n:012x}")
-                with store.write() as db:
-                    jobs.add(db, record, (), key=record.id)
-                try:
-                    with store.write() as db:
-                        jobs.must_exist(db, record.id)
-                        log_chunks.append(db, record.id, some_lines(record.id, ["a"], node_rank=int(mine)))
-                except jobs.JobNotFound:
-                    pass
-                with store.write() as db:
-                    jobs.forget(db, record.id)
-            print("done", flush=True)
-        """,
-    }
-    with both(database, programs[what]) as words, store.read() as db:
+def test_a_worker_that_two_register_and_forget_at_once_harms_nobody(store: Store, database: str) -> None:
+    program = """
+        from tests.control.given import a_worker
+        for n in range(60):
+            with store.write() as db:
+                workers.register(db, a_worker(id="wkr-1", incarnation=mine), float(n))
+            with store.write() as db:
+                workers.set_state(db, "wkr-1", "lost")
+                workers.forget(db, "wkr-1")
+        print("done", flush=True)
+    """
+    with both(database, program) as words, store.read() as db:
         assert words == ["done", "done"]
-        assert (jobs.newest(db, 10), workers.all_in(db)) == ([], [])
-        assert not any(log_chunks.stored_bytes(db, f"job-{n:012x}") for n in range(60))
+        assert workers.all_in(db) == []
+
+
+def test_a_key_that_two_submit_with_while_its_jobs_are_forgotten_harms_nobody(store: Store, database: str) -> None:
+    program = """
+        met = []
+        for n in range(60):
+            with store.write() as db:
+                record = jobs.add(db, a_record(), (), key=f"key {n}")
+            try:
+                with store.write() as db:
+                    jobs.must_exist(db, record.id)
+                    log_chunks.append(db, record.id, some_lines(record.id, ["a"], node_rank=int(mine)))
+            except jobs.JobNotFound:
+                pass
+            with store.write() as db:
+                jobs.forget(db, record.id)
+            met.append(record.id)
+        print(*met, flush=True)
+    """
+    with both(database, program) as words, store.read() as db:
+        met = [said.split() for said in words]
+        assert [len(set(ids)) for ids in met] == [60, 60]
+        assert jobs.newest(db, 10) == []
+        assert not any(log_chunks.stored_bytes(db, job_id) for job_id in {*met[0], *met[1]})
