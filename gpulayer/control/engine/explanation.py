@@ -37,7 +37,7 @@ def explain(record: JobRecord, snapshot: Snapshot, now: float) -> Explanation:
     planning = Planning(snapshot.workers, now)
     ahead = _ahead(record, snapshot)
     made = planning.run(ahead)
-    demand = Demand.of(record)
+    demand = planning.demand(record)
     told = answers(demand, planning.roster, planning.fleet, planning.held, now)
     verdicts = tuple(each.verdict() for each in told)
     gang = planning.place(demand)

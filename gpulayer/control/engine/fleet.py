@@ -17,14 +17,17 @@ class Roster:
     """The workers of a snapshot that serve, those with the fewest devices first: a small worker is taken before a big one."""
 
     def __init__(self, workers: Iterable[WorkerRecord]) -> None:
-        serving, counts = [], []
+        serving, counts, owners = [], [], set()
         for worker in workers:  # thousands, at every plan: one pass
             if worker.state in _SERVING:
                 serving.append(worker)
                 counts.append(len(worker.info.capabilities.devices))
+                if worker.info.owner is not None:
+                    owners.add(worker.info.owner)
         order = sorted(range(len(serving)), key=counts.__getitem__)
         self.workers = [serving[at] for at in order]
         self._counts = [counts[at] for at in order]
+        self.owners = frozenset(owners)
         self._open = [worker for worker in self.workers if not worker.busy or len(worker.busy) < worker.info.slots]
         self._open_counts = [len(worker.info.capabilities.devices) for worker in self._open]
 

@@ -30,7 +30,8 @@ class Demand:
     _fit: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
-    def of(record: JobRecord) -> Demand:
+    def of(record: JobRecord, owners: frozenset[str] = frozenset()) -> Demand:
+        """Work it out; ``owners`` are the processes that have workers of their own."""
         spec = record.spec
         size, procs = shape(spec)
         backend = spec.backend if isinstance(spec, DistributedJob) else None
@@ -41,7 +42,7 @@ class Demand:
             procs=procs,
             targets=(spec.placement.target, *spec.placement.fallback_targets),
             wishes=device_wishes(record),
-            gates=gates_of(record),
+            gates=gates_of(record, owners),
             key=(record.owner, size, procs, backend, *texts),
         )
 

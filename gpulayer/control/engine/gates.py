@@ -98,9 +98,9 @@ def _as_many_as_there_are(need: Resources, workers: int) -> tuple[DeviceWish | N
     return (*cuda, mps, None) if workers == 1 else (*cuda, None)
 
 
-def gates_of(record: JobRecord) -> tuple[Gate, ...]:
-    """Return the lasting gates of a job: what no waiting would change."""
-    return tuple(_gates(record))
+def gates_of(record: JobRecord, owners: frozenset[str] = frozenset()) -> tuple[Gate, ...]:
+    """Return the lasting gates of a job: what no waiting would change. ``owners`` have workers of their own."""
+    return tuple(_gates(record, owners))
 
 
 def refusals(gates: tuple[Gate, ...], worker: WorkerRecord) -> Iterator[Refusal]:
@@ -111,11 +111,12 @@ def refusals(gates: tuple[Gate, ...], worker: WorkerRecord) -> Iterator[Refusal]
             yield refusal
 
 
-def _gates(record: JobRecord) -> Iterator[Gate]:
+def _gates(record: JobRecord, owners: frozenset[str]) -> Iterator[Gate]:
     """Yield only the gates that this job has: a plan asks them of thousands of workers."""
     need, place = record.spec.resources, record.spec.placement
     yield _online
-    yield _owner(record.owner)
+    chosen = bool(place.workers or place.labels)
+    yield _owner(record.owner, has_own=record.owner in owners and not chosen)
     yield _target((place.target, *place.fallback_targets))
     if place.workers:
         yield _named(place.workers)
@@ -139,10 +140,14 @@ def _online(worker: WorkerRecord) -> Refusal | None:
     return None if worker.info.slots > 0 else Refusal("has no task slots", "it has a task slot")
 
 
-def _owner(owner: str | None) -> Gate:
+def _owner(owner: str | None, *, has_own: bool) -> Gate:
+    """Keep the jobs of a process that started workers to these: only they have its environment."""
+
     def gate(worker: WorkerRecord) -> Refusal | None:
-        if worker.info.owner is None or worker.info.owner == owner:
+        if worker.info.owner == owner or (worker.info.owner is None and not has_own):
             return None
+        if worker.info.owner is None:
+            return Refusal("does not have the environment of the process that submits", "placement.workers names it")
         return Refusal("takes only the jobs of the process that started it", "the process that started it submits the job")
 
     return gate

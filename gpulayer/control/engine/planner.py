@@ -42,13 +42,17 @@ class Planning:
         """Go through the queue once."""
         placements, waiting = [], []
         for record in in_order(queued):
-            demand = Demand.of(record)
+            demand = self.demand(record)
             gang = self.place(demand)
             if gang is not None:
                 placements.append(gang.choice(demand))
             else:
                 waiting.append(self._wait(demand))
         return Plan(placements=tuple(placements), waiting=tuple(waiting))
+
+    def demand(self, record: JobRecord) -> Demand:
+        """Work out what a job asks of these workers."""
+        return Demand.of(record, self.roster.owners)
 
     def place(self, demand: Demand) -> Gang | None:
         """Give a job its gang, if one is free and not reserved for others."""

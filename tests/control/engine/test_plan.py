@@ -44,6 +44,27 @@ def test_a_gang_gets_none_rather_than_some() -> None:
     assert why(made)["a"] == ("waits for 3 workers together: 2 of 3 compatible can take a share now", "wkr-z: is busy")
 
 
+def test_a_process_that_started_workers_gets_these_and_no_standing_one() -> None:
+    workers = [worker("x"), worker("y", owner="prc-1"), worker("z", owner="prc-1", busy=1)]
+    one, two = queued(command(), owner="prc-1"), queued(gang(2), "b", owner="prc-1")
+
+    assert where(plan([one], workers)) == {"a": ["y"]}
+    assert where(plan([two], workers)) == {}
+    assert why(plan([two], workers))["b"][1] == "wkr-x: does not have the environment of the process that submits"
+
+
+def test_a_process_without_workers_gets_standing_ones() -> None:
+    workers = [worker("x", owner="prc-2"), worker("y"), worker("z")]
+
+    assert where(plan([queued(gang(2), owner="prc-1")], workers)) == {"a": ["y", "z"]}
+
+
+def test_a_job_that_names_a_standing_worker_gets_it_whoever_submits_it() -> None:
+    named = command(placement={"workers": ["x"]})
+
+    assert where(plan([queued(named, owner="prc-1")], [worker("x"), worker("y", owner="prc-1")])) == {"a": ["x"]}
+
+
 def test_the_workers_of_a_gang_have_one_torch_version() -> None:
     workers = [worker("x", torch="2.1.0"), worker("y", torch="2.2.0"), worker("z", torch="2.1.0")]
 
