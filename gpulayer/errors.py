@@ -323,7 +323,7 @@ class CallRefused(GPULayerError):
 
 class NobodyStays(CallRefused):
     code = "nobody_stays"
-    fix = "Start a worker with `gpulayer worker start`, or name a plane that has some with GPULAYER_URL."
+    fix = "Start workers with `gpulayer up`, or name a plane that has some with GPULAYER_URL."
 
 
 class ScriptUnavailable(CallRefused):

@@ -18,6 +18,8 @@ COMMANDS = {
     "artifacts": "List and fetch the files that a job left.",
     "workers": "List, drain and remove workers.",
     "worker": "Make this machine a worker of a plane.",
+    "up": "Have workers stay on this machine, so that jobs can be left.",
+    "down": "Send these workers away.",
     "server": "Run a self-hosted plane.",
     "tokens": "Make, list and revoke tokens of a self-hosted plane.",
     "secrets": "Set, list and remove values that jobs get by name.",

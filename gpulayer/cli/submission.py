@@ -118,7 +118,7 @@ def _answer(answer: Explanation, form: Form) -> None:
 def _workers(plane: Plane, found: settings.Settings, job: AnyJob, stay: Stay) -> Iterator[None]:
     """Have what runs a job on a plane of this machine: workers of this process, or such as stay when it leaves."""
     if found.url is None and stay.detach:
-        _require_standing(plane)
+        _require_standing(plane, shape(job)[0])
     count = shape(job)[0] if job.placement.target == "local" else 0
     if found.url is not None or stay.detach or not count:
         yield
@@ -132,9 +132,9 @@ def _workers(plane: Plane, found: settings.Settings, job: AnyJob, stay: Stay) ->
         workers.close(CLOSE_S)
 
 
-def _require_standing(plane: Plane) -> None:
+def _require_standing(plane: Plane, count: int) -> None:
     try:
-        standing.require(plane)
+        standing.require(plane, count)
     except NobodyStays as refusal:
         raise click.UsageError(str(refusal)) from refusal
 

@@ -6,7 +6,14 @@ from gpulayer.errors import NobodyStays
 from gpulayer.plane import Plane
 
 
-def require(plane: Plane) -> None:
-    """Refuse to leave a job to itself on a plane of this machine whose workers all end with their callers."""
-    if not any(worker.info.owner is None and worker.state == "online" for worker in plane.workers()):
-        raise NobodyStays("The job was to be left to itself, and no worker would be left to run it.")
+def require(plane: Plane, count: int) -> None:
+    """Refuse to leave a job for ``count`` workers on a plane of this machine where fewer stay: the others end with callers."""
+    there = sum(worker.info.owner is None and worker.state == "online" for worker in plane.workers())
+    if there >= count:
+        return
+    raise NobodyStays(
+        f"The job was to be left to itself; it needs {count} worker{'s' * (count > 1)} that stay{'s' * (count == 1)}, and "
+        f"{there or 'none'} would.",
+        next_step=f"Start {'them' if count > 1 else 'one'} with `gpulayer up --workers {count}`, or name a plane that has some "
+        "with GPULAYER_URL.",
+    )

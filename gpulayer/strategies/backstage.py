@@ -61,7 +61,7 @@ class Backstage:
         opened = self.plane()
         source = job_spec.find_source(program, request.options)
         if request.options.detach and self._settings.url is None:
-            standing.require(opened)
+            standing.require(opened, request.num_nodes)
         workers = self._start(request.num_nodes) if self._is_ours(request.options) else None
         home = self.homecoming(source)
         files = () if request.options.target == "local" else _left_by(home)  # local workers see the caller's own folder

@@ -39,6 +39,11 @@ def hold(work_dir: Path) -> None:
         )
 
 
+def holder(work_dir: Path) -> int:
+    """Return the pid of the process that is the worker of a folder; 0 when none is."""
+    return locks.holder(work_dir / _LOCK)
+
+
 def path(work_dir: Path) -> Path:
     """Return the file that holds who the worker of a folder is."""
     return work_dir / _FILE

@@ -59,11 +59,16 @@ def holder_of(file: int) -> int:
 
 def is_held(path: Path) -> bool:
     """Say whether another process holds the lock of a file."""
+    return holder(path) != 0
+
+
+def holder(path: Path) -> int:
+    """Return the pid of the other process that holds the lock of a file; 0 when none does."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        return False
+        return 0
     try:
-        return holder_of(file) != 0
+        return holder_of(file)
     finally:
         os.close(file)

@@ -37,15 +37,19 @@ class Standing:
         self.agent = Agent(site, self._bell.ring)
 
     def listen_to_signals(self) -> None:
-        """Take SIGTERM and SIGINT as being asked to end, SIGQUIT as being asked for the third time."""
+        """Take SIGTERM and SIGINT as being asked to end, SIGUSR1 as for the second time, SIGQUIT as for the third."""
         # Handlers, not SIG_IGN: an ignored signal would stay ignored in the jobs.
         signal.signal(signal.SIGHUP, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.ask_to_end())
-        signal.signal(signal.SIGQUIT, lambda *_: self.ask_to_end(3))
+        signal.signal(signal.SIGUSR1, lambda *_: self._take_as_asked(2))
+        signal.signal(signal.SIGQUIT, lambda *_: self._take_as_asked(3))
 
-    def ask_to_end(self, times: int = 1) -> None:
-        self._asked += times
+    def ask_to_end(self) -> None:
+        self._take_as_asked(self._asked + 1)
+
+    def _take_as_asked(self, times: int) -> None:
+        self._asked = max(self._asked, times)
         self._bell.ring()
 
     def run(self) -> int:
