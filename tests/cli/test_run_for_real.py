@@ -127,5 +127,5 @@ def test_a_dry_run_answers_and_submits_nothing(project: Path) -> None:
 def test_nobody_to_leave_a_job_to_is_said(project: Path) -> None:
     done = gpulayer(project, "run", "--detach", "true")
     assert done.returncode == 2
-    assert "gpulayer worker start" in done.stderr
+    assert "gpulayer up" in done.stderr
     assert json.loads(gpulayer(project, "jobs", "ls", "--json").stdout) == []

@@ -66,4 +66,4 @@ def test_a_call_is_not_left_to_workers_that_end_with_its_process(
 
     assert job_options.returncode == 1
     assert "NobodyStays" in job_options.stderr
-    assert "gpulayer worker start" in job_options.stderr
+    assert "gpulayer up --workers 2" in job_options.stderr
