@@ -27,7 +27,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A fresh GPULAYER_HOME; the test fails if a process that belongs to it outlives the test."""
     home = tmp_path / "home"
     monkeypatch.setenv("GPULAYER_HOME", str(home))
-    for name in ("GPULAYER_URL", "GPULAYER_TOKEN"):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     yield home
     if home.exists():

@@ -1,4 +1,4 @@
-"""Writes docs/reference/cli.md, errors.md and what-comes-back.md from the code: `make docs`."""
+"""Writes docs/reference/cli.md, errors.md, settings.md and what-comes-back.md from the code: `make docs`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
+from pydantic import BaseModel
 
-from gpulayer import errors
+from gpulayer import errors, settings
 from gpulayer.cli.main import command
+from gpulayer.client.options import JobOptions
 from gpulayer.strategies import kinds
 
 HERE = Path(__file__).parent
@@ -27,6 +29,79 @@ themselves.
 | class | is a | code | next step |
 |---|---|---|---|
 """
+SETTINGS_HEAD = """# Settings
+
+Made from the code by `make docs`; don't edit.
+
+## Variables
+
+What GPUlayer reads from the environment. Options of the command line go before them.
+
+| variable | what it says |
+|---|---|
+"""
+PROFILES = """
+## Profiles
+
+`~/.config/gpulayer/config.toml` (below `XDG_CONFIG_HOME`, where that is set) may hold several planes by name:
+
+```toml
+profile = "lab"  # which one is used where none is named
+
+[profiles.lab]
+url = "https://plane.lab:8470"
+token_file = "lab.token"  # beside this file
+
+[profiles.disk]
+home = "/data/gpulayer"
+```
+
+`gpulayer --profile disk`, else `GPULAYER_PROFILE`, else the file's own `profile` choose one; variables go before what it says.
+Where another URL is named, the profile's token is not used. A profile may say """
+IN_JOBS = """
+## In a job
+
+Each process of a job finds `GPULAYER_JOB_ID`, `GPULAYER_ATTEMPT` and `GPULAYER_NODE_RANK`; `GPULAYER_OUTPUT_DIR`, the folder
+whose files become the job's artifacts (and its working directory is in it), and `GPULAYER_INPUT_DIR`, where its inputs are.
+Other variables that begin with `GPULAYER_` are not for programs.
+
+## JobOptions
+
+What `Trainer(job=JobOptions(...))` may say; a dictionary of the same will do.
+
+| option | default | what it says |
+|---|---|---|
+"""
+OPTIONS = {
+    "target": "`local`, `remote` or `cloud`; `local` in a home, `remote` where GPULAYER_URL names a plane",
+    "fallback_targets": "where else it may run, in this order",
+    "workers": "ids or names of the only workers that may run it",
+    "worker_labels": "labels that its workers must have",
+    "resources": "what each worker must have: accelerator, GPUs, memory, versions",
+    "env": "environment variables of its processes; goes before `env_file` and `forward_env`",
+    "env_file": "a dotenv file at the caller",
+    "forward_env": "names, or patterns of names, of the caller's variables that go along",
+    "secrets": "names of the plane's secrets that its processes get as variables",
+    "inputs": "`{uri, path}` of what is put into GPULAYER_INPUT_DIR before it starts",
+    "name": 'what people see it as; `ckpt_path="last"` looks for jobs of one name',
+    "labels": "words of yours that stay with it",
+    "priority": "0 to 100; a higher one is placed first",
+    "source_dir": "the folder that travels, instead of the project around the script",
+    "timeout_s": "how long it may run",
+    "queue_timeout_s": "how long it may wait to be placed",
+    "rendezvous_timeout_s": "how long nodes may take to meet",
+    "grace_s": "between SIGTERM and SIGKILL when it is stopped",
+    "idle_limit_s": "how long ranks hold between two calls",
+    "straggler_grace_s": "how long ranks may stand still once another has left the script",
+    "caller_lease_s": "how long a self-hosted plane waits for a caller that it doesn't hear",
+    "match": "`minor` asks for workers with the caller's Python, torch and Lightning minor versions, `none` for any",
+    "on_unschedulable": "`fail` at once when no worker could ever run it, or `queue`",
+    "show_ranks": "print what every rank prints, and not rank 0's calls alone",
+    "detach": "return when it is submitted; `gpulayer.attach` brings it home",
+    "resubmit": "how often a call whose job was broken off from outside is submitted again",
+    "fetch": "what comes home after a call: `all`, `best`, `last` or `metrics`",
+    "fetch_limit": "outputs of more bytes come as with `best`",
+}
 BACK_HEAD = """# What comes back
 
 Made from the code by `make docs`; don't edit. After each call of a Trainer (a failed one too, as far as it got) the caller's
@@ -79,7 +154,12 @@ that DeepSpeed holds in parts.
 
 def pages() -> dict[Path, str]:
     """Return the text of each generated page."""
-    return {HERE / "cli.md": cli_page(), HERE / "errors.md": errors_page(), HERE / "what-comes-back.md": back_page()}
+    return {
+        HERE / "cli.md": cli_page(),
+        HERE / "errors.md": errors_page(),
+        HERE / "settings.md": settings_page(),
+        HERE / "what-comes-back.md": back_page(),
+    }
 
 
 def cli_page() -> str:
@@ -111,6 +191,18 @@ def _options(found: click.Command, ctx: click.Context) -> list[tuple[str, str]]:
 
 def _sentence(text: str) -> str:
     return " ".join(text.split())
+
+
+def settings_page() -> str:
+    variables = (f"| `{name}` | {means} |\n" for name, means in settings.VARIABLES.items())
+    return "".join((SETTINGS_HEAD, *variables, PROFILES, f"{_code(settings.PROFILE_KEYS)}.\n", IN_JOBS, *_job_options()))
+
+
+def _job_options() -> Iterator[str]:
+    for name, field in JobOptions.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        shown = f"{type(default).__name__}()" if isinstance(default, BaseModel) else repr(default)
+        yield f"| `{name}` | `{shown}` | {OPTIONS[name]} |\n"
 
 
 def errors_page() -> str:

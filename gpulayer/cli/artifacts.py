@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from gpulayer.artifacts import landing
+from gpulayer.cli.completing import job_ids
 from gpulayer.cli.opened import opened
 from gpulayer.cli.output import Form, age, print_list, size, with_forms
 from gpulayer.errors import ArtifactNotFound
@@ -34,7 +35,7 @@ def artifact_facts(artifact: Artifact) -> dict[str, object]:
 
 
 @command.command()
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=job_ids)
 @click.option("--attempt", type=int, help="Files of an earlier attempt.")
 @with_forms()
 def ls(job_id: str, attempt: int | None, form: Form) -> None:
@@ -50,7 +51,7 @@ def ls(job_id: str, attempt: int | None, form: Form) -> None:
 
 
 @command.command()
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=job_ids)
 @click.argument("path", required=False)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder to write to (./ID if not given)."
@@ -69,7 +70,7 @@ def get(job_id: str, path: str | None, output: Path | None) -> None:
 
 
 @command.command()
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=job_ids)
 @click.argument("path")
 def cat(job_id: str, path: str) -> None:
     """Write one file to standard output."""

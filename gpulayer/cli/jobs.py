@@ -7,11 +7,12 @@ import time
 
 import click
 
+from gpulayer.cli.completing import job_ids
 from gpulayer.cli.job_facts import COLUMNS, all_facts, job_facts, shown
 from gpulayer.cli.lines import WorkersOf, follow_lines, line_json
 from gpulayer.cli.opened import opened
 from gpulayer.cli.outcome import FAILED
-from gpulayer.cli.output import Form, print_json, print_list, print_one, with_forms
+from gpulayer.cli.output import Form, Listing, print_json, print_one, with_forms, with_watch
 from gpulayer.logs.harmless import harmless
 from gpulayer.logs.render import Renderer
 from gpulayer.plane import Plane
@@ -30,16 +31,20 @@ def command() -> None:
 
 @command.command()
 @click.option("-n", "--limit", default=30, show_default=True, help="How many of the newest jobs to list.")
+@with_watch
 @with_forms()
-def ls(limit: int, form: Form) -> None:
+def ls(limit: int, watch: bool, form: Form) -> None:
     """List the newest jobs, newest first."""
+    listing = Listing(job_facts, COLUMNS, nothing="No jobs yet.")
     with opened() as plane:
-        found = plane.jobs(limit=limit)
-    print_list(found, form, facts=job_facts, columns=COLUMNS, nothing="No jobs yet.")
+        if watch:
+            listing.watch(lambda: plane.jobs(limit=limit), form)
+        else:
+            listing.print(plane.jobs(limit=limit), form)
 
 
 @command.command()
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=job_ids)
 @with_forms(quiet=False)
 def show(job_id: str, form: Form) -> None:
     """Show one job with its tasks and calls."""
@@ -49,7 +54,7 @@ def show(job_id: str, form: Form) -> None:
 
 
 @command.command()
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=job_ids)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job ends.")
 @click.option("--rank", type=int, help="Only what this global rank printed.")
 @click.option("--tail", type=click.IntRange(min=0), help="Only the last lines that are there now.")
@@ -78,7 +83,7 @@ def _check_rank(job: JobRecord, rank: int | None) -> None:
 
 
 @command.command()
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=job_ids)
 @click.option("--kill", is_flag=True, help="Don't wait for the processes to end by themselves.")
 @with_forms(quiet=False)
 def cancel(job_id: str, kill: bool, form: Form) -> None:
@@ -89,7 +94,7 @@ def cancel(job_id: str, kill: bool, form: Form) -> None:
 
 
 @command.command()
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=job_ids)
 @click.option("--timeout", "timeout_s", type=float, help="Seconds to wait at most.")
 @with_forms(quiet=False)
 def wait(job_id: str, timeout_s: float | None, form: Form) -> None:
@@ -114,7 +119,7 @@ def until_ended(plane: Plane, job_id: str, timeout_s: float | None = None) -> Jo
 
 
 @command.command()
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=job_ids)
 @with_forms(quiet=False)
 def explain(job_id: str, form: Form) -> None:
     """Say why a job waits: every worker's reasons, and the nearest change that would let it run."""
@@ -137,7 +142,7 @@ def print_explanation(answer: Explanation, form: Form) -> None:
 
 
 @command.command()
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=job_ids)
 @click.option("--from", "start", help="last, best, the path of a checkpoint of the job, or start. [default: last, if any]")
 @click.option("--detach", is_flag=True, help="Print the new job's id and leave it to run.")
 def resubmit(job_id: str, start: str | None, detach: bool) -> None:
@@ -151,7 +156,7 @@ def resubmit(job_id: str, start: str | None, detach: bool) -> None:
 
 
 @command.command()
-@click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
+@click.argument("job_ids", metavar="ID...", nargs=-1, required=True, shell_complete=job_ids)
 def rm(job_ids: tuple[str, ...]) -> None:
     """Forget ended jobs, with their logs and files."""
     with opened() as plane:

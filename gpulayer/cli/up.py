@@ -27,7 +27,7 @@ def command(count: int, idle_timeout: float | None, form: Form) -> None:
     refuse_url(found)
     with opened() as plane:
         leaving = {each.info.id for each in plane.workers() if each.state == "draining"}
-        kept.start(found.home, count, leaving=leaving, idle_timeout_s=idle_timeout)
+        kept.start(found, count, leaving=leaving, idle_timeout_s=idle_timeout)
         known = {each.info.id: each for each in plane.workers()}
     there = [known[each.worker_id] for each in kept.living(found.home) if each.worker_id in known]
     print_list(there, form, facts=worker_facts, columns=COLUMNS)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import click
 
 from gpulayer import settings
+from gpulayer.cli.completing import worker_ids
 from gpulayer.cli.opened import opened
-from gpulayer.cli.output import Form, age, print_list, print_one, with_forms
+from gpulayer.cli.output import Form, Listing, age, print_one, with_forms, with_watch
 from gpulayer.errors import AmbiguousId, WorkerNotFound
 from gpulayer.spec.records import WorkerRecord
 
@@ -51,18 +52,22 @@ COLUMNS: dict[str, Callable[[WorkerRecord], object]] = {
 
 
 @command.command()
+@with_watch
 @with_forms()
-def ls(form: Form) -> None:
+def ls(watch: bool, form: Form) -> None:
     """List the workers of this plane."""
-    with opened() as plane:
-        found = plane.workers()
-    local = "No workers now: local ones come with a job and leave with it; `gpulayer worker start` is one that stays."
+    local = "No workers now: local ones come with a job and leave with it; `gpulayer up` has some stay."
     nothing = local if settings.read().url is None else "No workers now: `gpulayer worker start` with a join token adds one."
-    print_list(found, form, facts=worker_facts, columns=COLUMNS, nothing=nothing)
+    listing = Listing(worker_facts, COLUMNS, nothing=nothing)
+    with opened() as plane:
+        if watch:
+            listing.watch(plane.workers, form)
+        else:
+            listing.print(plane.workers(), form)
 
 
 @command.command()
-@click.argument("worker_id", metavar="ID")
+@click.argument("worker_id", metavar="ID", shell_complete=worker_ids)
 @with_forms(quiet=False)
 def show(worker_id: str, form: Form) -> None:
     """Show what one worker can do and what it is at."""
@@ -92,7 +97,7 @@ def show(worker_id: str, form: Form) -> None:
 
 
 @command.command()
-@click.argument("worker_id", metavar="ID")
+@click.argument("worker_id", metavar="ID", shell_complete=worker_ids)
 def drain(worker_id: str) -> None:
     """Give a worker no further task; it ends what it is at."""
     with opened() as plane:
@@ -102,7 +107,7 @@ def drain(worker_id: str) -> None:
 
 
 @command.command()
-@click.argument("worker_id", metavar="ID")
+@click.argument("worker_id", metavar="ID", shell_complete=worker_ids)
 def rm(worker_id: str) -> None:
     """Forget a worker that is gone, and free the devices that its tasks held. It can come back only by joining anew."""
     with opened() as plane:

@@ -28,7 +28,7 @@ _OF_THE_MACHINE = (
 """What a job finds of the environment of a worker that serves many: where programs, caches, devices, networks and certificates
 are. All else is the business of whoever started the worker, and may be a password. docs/how-to/secrets.md names them."""
 _OF_OURS = "GPULAYER_*"
-_KEPT = frozenset({"GPULAYER_HOME", "GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_LOG_LEVEL"})
+_KEPT = frozenset({"GPULAYER_HOME", "GPULAYER_URL", "GPULAYER_TOKEN", "GPULAYER_LOG_LEVEL", "GPULAYER_PROFILE"})
 _LEAST_SHUTDOWN_S = 5
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpulayer.errors import WorkerStartFailed
+from gpulayer.settings import Settings
 from gpulayer.worker import identity
 
 START_S = 60.0
@@ -48,22 +49,23 @@ def _living(home: Path) -> Iterator[Kept]:
             yield Kept(number, pid, known.worker_id if known else "")
 
 
-def start(home: Path, count: int, *, leaving: Collection[str] = (), idle_timeout_s: float | None = None) -> None:
+def start(found: Settings, count: int, *, leaving: Collection[str] = (), idle_timeout_s: float | None = None) -> None:
     """Start as many as are missing to ``count``, and wait until the plane knows them; those ``leaving`` (by id) don't count.
 
     They have this process's environment. Raises ``WorkerStartFailed``, with what the worker said, when one does not come up.
     """
-    there = living(home)
+    there = living(found.home)
     taken = {each.number for each in there}
     missing = count - sum(each.worker_id not in leaving for each in there)
     fresh = [number for number in range(count + len(taken)) if number not in taken][: max(0, missing)]
-    started = [(number, _start(home, number, idle_timeout_s)) for number in fresh]
+    started = [(number, _start(found, number, idle_timeout_s)) for number in fresh]
     deadline = time.monotonic() + START_S
     for number, process in started:
-        _await_service(process, _log(home, number), deadline)
+        _await_service(process, _log(found.home, number), deadline)
 
 
-def _start(home: Path, number: int, idle_timeout_s: float | None) -> subprocess.Popen[bytes]:
+def _start(found: Settings, number: int, idle_timeout_s: float | None) -> subprocess.Popen[bytes]:
+    home = found.home
     work_dir, log = _folder(home) / str(number), _log(home, number)
     for folder in (home, work_dir.parent, log.parent):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -72,7 +74,13 @@ def _start(home: Path, number: int, idle_timeout_s: float | None) -> subprocess.
     argv += [] if idle_timeout_s is None else ["--idle-timeout", str(idle_timeout_s)]
     with log.open("ab") as said:
         return subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, cwd="/", start_new_session=True
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            env={**os.environ, "GPULAYER_HOME": str(home), "GPULAYER_PROFILE": found.profile},
+            cwd="/",
+            start_new_session=True,
         )
 
 

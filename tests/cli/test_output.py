@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from gpulayer.cli import following
 from gpulayer.cli.lines import line_json
 from gpulayer.cli.outcome import Refusal
-from gpulayer.cli.output import Form, age, print_list, print_one, size, span, with_forms
+from gpulayer.cli.output import Form, Listing, age, print_list, print_one, size, span, with_forms
 from gpulayer.client import follow
 from gpulayer.errors import GPULayerError
 from gpulayer.logs.render import Renderer
@@ -53,6 +53,27 @@ def test_an_empty_table_says_so_on_stderr() -> None:
     done = CliRunner().invoke(listing, ["--none"])
     assert done.stdout == ""
     assert done.stderr == "No things.\n"
+
+
+NARROW = Listing[str](
+    lambda name: {"id": name}, {"ID": str, "NAME": lambda name: name * 9, "STATE": str, "WHAT": lambda name: "x" * 90}
+)
+
+
+def test_a_table_is_cut_to_the_terminal_but_for_the_ids() -> None:
+    job = "job-0123456789ab"
+
+    head, row = NARROW.text([job], Form.TABLE, 80).splitlines()
+
+    assert len(row) == 80
+    assert row.startswith(f"{job}  {job}")
+    assert row.split()[1].endswith("…")
+    assert row.endswith("x…")
+    assert head.split() == ["ID", "NAME", "STATE", "WHAT"]
+
+
+def test_nothing_is_cut_where_no_terminal_is() -> None:
+    assert "x" * 90 in NARROW.text(["job-1"], Form.TABLE)
 
 
 def test_one_thing_leaves_out_what_is_empty_and_aligns_further_lines(capsys: pytest.CaptureFixture[str]) -> None:
