@@ -6,12 +6,16 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import torch
 
 from gpulayer.errors import InvalidJob
 from gpulayer.spec.job import Processes
 from gpulayer.strategies.names import Names
+
+_TAKEN: WeakSet[Any] = WeakSet()
+"""The strategies of the user's that Trainers have."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ def check(names: Names, original: Callable[..., None], arguments: dict[str, Any]
     """
     probe = _probe_class(names, devices, cuda)()
     strategy = arguments["strategy"]
+    _take(strategy, names)
     judged = {
         **arguments,
         "accelerator": "cuda" if cuda else "cpu",
@@ -82,6 +87,18 @@ def check(names: Names, original: Callable[..., None], arguments: dict[str, Any]
         warnings.simplefilter("ignore")
         original(probe, **judged)
     return Checked(probe.precision_plugin, probe.checkpoint_io, probe._layer_sync)
+
+
+def _take(strategy: Any, names: Names) -> None:
+    """Refuse a strategy that another Trainer has, as Lightning does in the job, where the first one's binds it."""
+    if isinstance(strategy, str):
+        return
+    if strategy in _TAKEN:
+        raise names.Misconfiguration(
+            "accelerator set through both strategy class and accelerator flag, choose one: this "
+            f"{type(strategy).__name__} is another Trainer's already. Make one for each Trainer."
+        )
+    _TAKEN.add(strategy)
 
 
 def _copy(strategy: Any) -> Any:

@@ -102,6 +102,13 @@ def test_a_strategy_of_the_users_is_not_bound_at_the_caller() -> None:
     assert wish.accelerator is None
 
 
+def test_a_strategy_of_the_users_is_for_one_trainer() -> None:
+    wish = pl.strategies.DDPStrategy()
+    trainer(strategy=wish, devices=2)
+    with pytest.raises(MisconfigurationException, match=r"accelerator set through both .* is another Trainer's already"):
+        trainer(strategy=wish, devices=2)
+
+
 def test_the_strategy_says_the_same_as_the_accelerators_name() -> None:
     wish = gl.GPULayerStrategy(strategy="ddp", job={"name": "named"})
     made = pl.Trainer(strategy=wish, devices=2, **QUIET)
