@@ -27,7 +27,7 @@ class Background:
 
     def finish(self, timeout_s: float | None = None) -> bool:
         """Wait until all jobs are done and end; say whether they were done in time."""
-        self._jobs.put(None)
+        self._jobs.put(None)  # a second one is never read
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 

@@ -53,7 +53,8 @@ class Gathering:
         if self._scan is not None and not clearing.await_free(siblings, clearing.SIBLINGS_S):
             self.troubles.append("Other nodes of the job still wrote when its outputs were stored.")
         manifest = self._manifest(None, final=True)
-        self._reporter.send(OutputsIndexed, manifest=manifest)
+        if manifest.entries or self._order.spec.calls is not None:  # else nothing of it was told before that is gone now
+            self._reporter.send(OutputsIndexed, manifest=manifest)
         self.count = len(manifest.entries)
         if self._scan is not None:
             self.troubles += [f"{path} was not stored: {why}." for path, why in self._scan.passed_over.items()]

@@ -4,7 +4,7 @@
 
 FD is a socket to the worker; both sides send one JSON object a line.
 
-    worker: hold {locks}, start {argv, env, cwd, fifos, direct, rank, spool, hide}, lease {until}, flush {number},
+    worker: log {path}, hold {locks}, start {argv, env, cwd, fifos, direct, rank, spool, hide}, lease {until}, flush {number},
             stop {grace_s, kill}
     guard:  waits {path, pid}, held, started {pid}, flushed {number}, ended {exit_code, told, expired, sentence, left}
 
@@ -72,6 +72,8 @@ class Guard:
 
     def _obey(self, word: dict[str, Any]) -> None:
         match word["kind"]:
+            case "log":
+                _write_to(Path(word["path"]))
             case "hold":
                 self._wanted = [Path(path) for path in word["locks"]]
             case "start":
@@ -204,6 +206,14 @@ class Guard:
         signal.signal(signal.SIGTERM, lambda *_: self._stop(5.0, kill=False))
 
 
+def _write_to(log: Path) -> None:
+    """Have what this process says, a traceback most likely, end up in a file."""
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    os.close(file)
+
+
 def main(argv: list[str]) -> None:
     """Guard one task for the worker at the other end of the socket."""
     processes.adopt_orphans()
@@ -211,6 +221,7 @@ def main(argv: list[str]) -> None:
     control.set_inheritable(False)
     with suppress(KeyboardInterrupt):
         Guard(control).run()
+        os._exit(0)  # nothing is left to do, and whoever waits for the locks is told of them by our end
 
 
 if __name__ == "__main__":

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpulayer.worker import orphans
+from gpulayer.worker import orphans, spares
 from gpulayer.worker.torchrun import Launch
 
 
@@ -25,21 +23,8 @@ class Guarded:
     """
 
     def __init__(self, log: Path, on_word: Callable[[], None]) -> None:
-        ours, theirs = socket.socketpair()
-        with log.open("ab") as output:
-            self._process = orphans.start_guard(
-                lambda: subprocess.Popen(
-                    [sys.executable, "-P", "-m", "gpulayer.worker.guard", str(theirs.fileno())],
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                    cwd="/",
-                )
-            )
-        theirs.close()
-        self._socket = ours
+        guard = spares.OF_THIS_PROCESS.take()
+        self._process, self._socket = guard.process, guard.line
         self._on_news = on_word
         self._changed = threading.Condition()
         self.held = False
@@ -55,6 +40,7 @@ class Guarded:
         self.sentence = ""
         self.left: tuple[str, ...] = ()
         threading.Thread(target=self._listen, name="gpulayer-guard", daemon=True).start()
+        self._say(kind="log", path=str(log))
 
     def hold(self, locks: Iterable[Path]) -> None:
         """Ask for locks, all or none; the guard goes on trying."""

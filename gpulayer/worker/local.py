@@ -19,7 +19,7 @@ from gpulayer.plane import Plane
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import Reason
 from gpulayer.spec.workers import WorkerInfo
-from gpulayer.worker import hardware, leftovers, processes
+from gpulayer.worker import hardware, leftovers, processes, spares
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.patience import PatientPlane
 from gpulayer.worker.site import Site
@@ -95,6 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = _arguments(argv)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     processes.adopt_orphans()
+    spares.OF_THIS_PROCESS.keep(len(args.workers), again=False)
     watch = CallerWatch(args.watch_pid, sys.stdin.fileno())
     plane = planes.open(args.home, process="worker")
     can = hardware.capabilities(args.home, os.environ)

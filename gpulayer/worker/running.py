@@ -32,6 +32,8 @@ from gpulayer.worker.wishes import Wishes
 _log = logging.getLogger(__name__)
 _HEAR_OUT_S = 10.0
 _UPLOAD_S = 600.0
+_AT_ONCE_S = 0.2
+"""What is stored sooner than this is no phase that a person could see."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,9 @@ class Running:
 
         ``siblings`` returns the locks of the other tasks that may write into the same work folder.
         """
-        self._reporter.send(TaskPhase, phase=Phase.UPLOADING)
         self._background.do(lambda: self._gathered.store_last(siblings()))
+        if not self._background.finish(_AT_ONCE_S):
+            self._reporter.send(TaskPhase, phase=Phase.UPLOADING)
         troubles = [] if self._in_time(self._background.finish) else ["Its outputs could not be stored in time."]
         if not self._in_time(self._shipping.finish):
             troubles.append("Its last lines could not be sent.")

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 
+from gpulayer.worker import spares
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.bell import Bell
 from gpulayer.worker.site import Site
@@ -54,6 +55,7 @@ class Standing:
 
     def run(self) -> int:
         """Serve; returns the exit code. The agent must be registered."""
+        spares.OF_THIS_PROCESS.keep(self._site.me.slots + 1, again=True)
         threading.Thread(target=self.agent.run, name="gpulayer-agent", daemon=True).start()
         obeyed = 0
         while not self._over():

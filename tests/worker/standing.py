@@ -13,6 +13,7 @@ from typing import Any
 from gpulayer.plane import Cursor, Plane
 from gpulayer.spec.job import CommandJob
 from gpulayer.spec.records import JobRecord
+from gpulayer.worker import processes
 
 WAIT_S = 30.0
 
@@ -46,6 +47,13 @@ class Started:
     def words(self) -> str:
         """Return what it said on stderr, once it has ended."""
         return self.process.communicate(timeout=WAIT_S)[1]
+
+
+def guards_of(worker: int) -> list[int]:
+    """Return the guards of a worker process that have a task; those that wait for one have no process."""
+    below = processes.descendants(worker)
+    busy = {each.parent for each in below}
+    return [each.pid for each in below if each.parent == worker and each.pid in busy]
 
 
 def run(plane: Plane, script: str, **fields: Any) -> JobRecord:

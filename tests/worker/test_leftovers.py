@@ -15,11 +15,10 @@ from gpulayer.plane import Plane
 from gpulayer.spec.job import CommandJob
 from gpulayer.spec.reports import TaskRunning
 from gpulayer.spec.states import JobState, Reason, TaskState
-from gpulayer.worker import processes
 from tests.left_running import left_running, wait_until_none_is_left
 from tests.waiting import wait_for
 from tests.worker.recording import RecordingPlane
-from tests.worker.standing import Started, ended, printed, run, signals
+from tests.worker.standing import Started, ended, guards_of, printed, run, signals
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def plane(home: Path) -> Iterator[Plane]:
 
 
 def guard_of(worker: Started) -> int:
-    (guard,) = [each.pid for each in processes.descendants(worker.process.pid) if each.parent == worker.process.pid]
+    (guard,) = guards_of(worker.process.pid)
     return guard
 
 

@@ -21,6 +21,7 @@ from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
 from gpulayer.worker import processes
 from tests.left_running import left_running, wait_until_none_is_left
+from tests.worker.standing import guards_of
 
 CALLER = """
 import os, subprocess, sys, time
@@ -146,7 +147,7 @@ def test_a_process_that_dropped_its_environment_ends_with_its_killed_guard_and_o
     host = start_host(home, plane, "wkr-1:one", "wkr-2:two")
     other = plane.submit(CommandJob(command=("/bin/sh", "-c", "echo up; exec sleep 600")))
     wait_for_line(plane, other.id, "up")
-    (others_guard,) = [each.pid for each in processes.descendants(host.pid) if each.parent == host.pid]
+    (others_guard,) = guards_of(host.pid)
     # It leaves its session, its parent and its environment behind; then the job's only parent is killed.
     job = plane.submit(CommandJob(command=("/bin/sh", "-c", "(setsid env -i sleep 7777 &); echo up; exec sleep 600")))
     wait_for_line(plane, job.id, "up")
@@ -154,7 +155,7 @@ def test_a_process_that_dropped_its_environment_ends_with_its_killed_guard_and_o
     while not (found := [pid for pid, words in _commands(host.pid).items() if words == "sleep 7777"]):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    (guard,) = [each.pid for each in processes.descendants(host.pid) if each.parent == host.pid and each.pid != others_guard]
+    (guard,) = {*guards_of(host.pid)} - {others_guard}
 
     os.kill(guard, signal.SIGKILL)
 
@@ -182,7 +183,7 @@ def test_what_a_host_and_guard_killed_together_left_is_cleared_up_by_the_next_ho
     host = start_host(home, plane, "wkr-1:one")
     job = plane.submit(CommandJob(command=("/bin/sh", "-c", "setsid sleep 600 & echo up; sleep 600")))
     wait_for_line(plane, job.id, "up")
-    (guard,) = [each.pid for each in processes.descendants(host.pid) if each.parent == host.pid]
+    (guard,) = guards_of(host.pid)
     os.kill(host.pid, signal.SIGSTOP)
     os.kill(guard, signal.SIGKILL)
     host.kill()
