@@ -79,9 +79,7 @@ def _engine(path: Path) -> Engine:
     engine = create_engine(
         f"sqlite+pysqlite:///{path}",
         connect_args={"timeout": BUSY_S, "check_same_thread": False},
-        pool_size=4,
-        max_overflow=-1,
-        pool_timeout=BUSY_S,
+        pool_size=0,  # keep as many as threads ever asked at once: opening one costs more than most questions
     )
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
