@@ -10,9 +10,11 @@ from typing import Any, NoReturn
 
 import click
 
-from gpulayer.cli import artifacts, modules
+from gpulayer.cli import artifacts
 from gpulayer.cli.job_options import fields, with_job_options
-from gpulayer.cli.submission import Stay, place_of, run
+from gpulayer.cli.submission import Stay, run
+from gpulayer.client import modules
+from gpulayer.client.places import place_of
 from gpulayer.plane import Plane
 from gpulayer.spec.job import FunctionJob
 from gpulayer.spec.records import JobRecord

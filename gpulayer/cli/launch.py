@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import click
 
 from gpulayer.cli.job_options import fields, with_job_options
-from gpulayer.cli.submission import Place, Stay, absolute, place_of, run
-from gpulayer.errors import EntrypointMissing
+from gpulayer.cli.submission import Stay, run
+from gpulayer.client.places import locate
 from gpulayer.spec.job import DistributedJob, Processes
 
 
@@ -69,17 +67,3 @@ def command(
         )
 
     run(place, make, stay, always=always)
-
-
-def locate(entrypoint: str, source: str | None, *, module: bool) -> tuple[Place, str, tuple[Path, ...]]:
-    """Find the source folder, the entry point as a DistributedJob names it, and the files that must travel."""
-    if module or (":" in entrypoint and not os.path.exists(entrypoint)):
-        return place_of(Path.cwd() / "-", source), f"-m {entrypoint}" if module else entrypoint, ()
-    script = absolute(entrypoint)
-    if not script.is_file():
-        raise EntrypointMissing(f"There is no script {entrypoint}.", entrypoint=entrypoint)
-    place = place_of(script, source)
-    if not script.is_relative_to(place.root):
-        next_step = "Name a folder that holds it with --source."
-        raise EntrypointMissing(f"The script {script} is not below {place.root}.", next_step=next_step, entrypoint=entrypoint)
-    return place, os.path.relpath(script, place.cwd), (script,)

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from gpulayer.cli.job_options import fields, with_job_options
-from gpulayer.cli.submission import Stay, place_of, run
+from gpulayer.cli.submission import Stay, run
+from gpulayer.client.places import place_of
 from gpulayer.spec.job import CommandJob
 
 

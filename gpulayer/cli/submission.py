@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any
 import click
 
 from gpulayer import settings
-from gpulayer.artifacts import bundle
 from gpulayer.cli import following
 from gpulayer.cli.following import say
 from gpulayer.cli.jobs import print_explanation
@@ -21,6 +19,7 @@ from gpulayer.cli.outcome import FAILED, INTERRUPTED
 from gpulayer.cli.output import Form
 from gpulayer.client import inputs, source, standing
 from gpulayer.client.local_workers import LocalWorkers
+from gpulayer.client.places import Place
 from gpulayer.errors import NobodyStays, PlaneUnreachable
 from gpulayer.plane import Plane
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob, shape
@@ -29,19 +28,6 @@ from gpulayer.spec.states import JobState
 
 AnyJob = CommandJob | FunctionJob | DistributedJob
 CLOSE_S = 10.0
-
-
-@dataclass(frozen=True)
-class Place:
-    """The folder that travels, and the one below it in which the job starts; both absolute."""
-
-    root: Path
-    cwd: Path
-
-    def fields(self, stored: source.StoredSource, *, local: bool = True) -> dict[str, Any]:
-        """Return what a job spec says of its source; the folder itself is named to workers on this machine alone."""
-        here = {"left_out": stored.left_out, "source_root": str(self.root)} if local else {}
-        return {"source": stored.sha256, "cwd": self.cwd.relative_to(self.root).as_posix(), **here}
 
 
 @dataclass(frozen=True)
@@ -56,15 +42,6 @@ class Stay:
     dry_run: bool = False
     form: Form = Form.TABLE
     verbose: bool = False
-
-
-def place_of(near: Path, source_dir: str | None) -> Place:
-    """Choose the folder: the one named, else the project around ``near``.
-
-    The job starts where the person stands, if that travels.
-    """
-    root, cwd = bundle.find_root(near, source_dir), Path.cwd()
-    return Place(root, cwd if cwd.is_relative_to(root) else root)
 
 
 def run(
@@ -172,8 +149,3 @@ def _stay(
         say(f"{count} file{'s' * (count > 1)} left: gpulayer artifacts ls {job.id}")
     if end.job.state is not JobState.SUCCEEDED:
         raise click.exceptions.Exit(INTERRUPTED if end.interrupted else FAILED)
-
-
-def absolute(path: str) -> Path:
-    """Return an absolute path without resolving links."""
-    return Path(os.path.abspath(path))

@@ -7,21 +7,7 @@ from types import TracebackType
 from gpulayer import errors
 from gpulayer.spec.calls import CallView, ErrorRecord, Outcome
 from gpulayer.spec.records import JobRecord
-from gpulayer.spec.states import JobState, Reason
-
-_CLASSES: dict[Reason, type[errors.GPULayerError]] = {
-    Reason.UNSCHEDULABLE: errors.Unschedulable,
-    Reason.QUEUE_TIMEOUT: errors.JobTimedOut,
-    Reason.TIMEOUT: errors.JobTimedOut,
-    Reason.PREPARATION_FAILED: errors.PreparationFailed,
-    Reason.RENDEZVOUS_FAILED: errors.RendezvousFailed,
-    Reason.STRAGGLER: errors.Straggler,
-    Reason.WORKER_LOST: errors.WorkerLost,
-    Reason.CALLS_DIVERGED: errors.CallsDiverged,
-    Reason.CANCELLED_BY_USER: errors.JobCancelled,
-    Reason.CALLER_GONE: errors.JobCancelled,
-}
-
+from gpulayer.spec.states import Reason
 
 _PASSING = frozenset(
     {Reason.WORKER_LOST, Reason.SIGNALLED, Reason.RENDEZVOUS_FAILED, Reason.STRAGGLER, Reason.PEER_FAILED, Reason.TIMEOUT}
@@ -31,19 +17,6 @@ _PASSING = frozenset(
 def may_pass(job: JobRecord, record: ErrorRecord | None) -> bool:
     """Whether the same call may go well another time: it was broken off from outside, and raised nothing of its own."""
     return job.reason in _PASSING and (record is None or record.communication)
-
-
-def job_error(job: JobRecord) -> errors.GPULayerError:
-    """Return the error that tells of a job's end, for ends that no exception of the user's explains."""
-    cls = _CLASSES.get(job.reason) if job.reason is not None else None
-    if cls is None:
-        cls = errors.JobLost if job.state is JobState.LOST else errors.JobFailed
-    sentence = job.sentence or f"It ended as {job.state} ({job.reason})."
-    facts = {"job_id": job.id, "state": str(job.state), "reason": str(job.reason)}
-    if job.cause is not None:
-        facts |= {"rank": job.cause.rank, "node_rank": job.cause.node_rank}  # type: ignore[dict-item]
-    next_step = (job.cause and job.cause.next_step) or cls.fix.replace("jobs logs ID", f"jobs logs {job.id}")
-    return cls(f"{job.id}: {sentence}", next_step=next_step, **facts)
 
 
 def culprit(job: JobRecord, view: CallView | None) -> tuple[ErrorRecord | None, Outcome | None]:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.artifacts import landing
-from gpulayer.client import progress
+from gpulayer.client import progress, raising
 from gpulayer.client.choice import Choice
 from gpulayer.client.follow import Follower, Showing, say
 from gpulayer.client.homecoming import Brought, Homecoming
@@ -235,7 +235,7 @@ class HeldJob:
         if interrupts.count:
             return KeyboardInterrupt()
         if record is None or job.reason is Reason.CANCELLED_BY_USER:
-            return failure.job_error(job)
+            return raising.job_error(job)
         with TemporaryDirectory(prefix="gpulayer-") as folder:
             body = self._fetch(record.body, Path(folder)) if record.body is not None else None
             error = outcome.rebuild_error(record, body)

@@ -13,7 +13,6 @@ import functools
 import pathlib
 import random
 import re
-import sys
 import types
 import uuid
 import weakref
@@ -22,6 +21,8 @@ from typing import Any, TypeVar, cast
 
 import numpy
 import torch
+
+from gpulayer.client.raising import find as find
 
 _T = TypeVar("_T")
 
@@ -303,18 +304,6 @@ def base_of(value: dict[Any, Any]) -> Any:
 
 def is_users(module: str | None, users: frozenset[str]) -> bool:
     return module == "__main__" or module in users
-
-
-def find(module: str, qualname: str) -> Any:
-    """Look a class or function up by name, importing only what belongs to a package that is imported already."""
-    if module not in sys.modules:
-        if module.partition(".")[0] not in sys.modules:
-            raise LookupError(f"{module} isn't imported here")
-        __import__(module)
-    found: Any = sys.modules[module]
-    for part in qualname.split("."):
-        found = getattr(found, part)
-    return found
 
 
 def by_name(value: Any) -> tuple[str, str] | None:

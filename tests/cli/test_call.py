@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpulayer.cli import modules
 from gpulayer.cli.call import _value
 from gpulayer.cli.job_options import fields
+from gpulayer.client import modules
 from tests.cli.conftest import Cli
 from tests.cli.test_launch import PLAIN
 

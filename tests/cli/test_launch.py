@@ -8,8 +8,7 @@ import click
 import pytest
 
 from gpulayer.cli.job_options import fields
-from gpulayer.cli.launch import locate
-from gpulayer.cli.submission import Place
+from gpulayer.client.places import Place, locate
 from gpulayer.client.source import StoredSource
 from gpulayer.errors import EntrypointMissing
 from tests.cli.conftest import Cli

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpulayer.client import raising
 from gpulayer.spec.calls import CallView, ErrorRecord, Outcome
 from gpulayer.spec.causes import Evidence
 from gpulayer.spec.files import Blob
@@ -18,18 +19,18 @@ def a_failed_job(reason: Reason, sentence: str, cause: Evidence | None = None) -
 
 def test_where_to_look_is_said_for_this_job() -> None:
     job = a_failed_job(Reason.USER_ERROR, "rank 0 exited with 1.")
-    assert str(failure.job_error(job)) == (
+    assert str(raising.job_error(job)) == (
         "job-1: rank 0 exited with 1. `gpulayer jobs logs job-1` shows what every rank printed."
     )
 
 
 def test_a_failed_preparation_has_no_logs_of_ranks_and_says_what_helps_where_that_is_known() -> None:
     job = a_failed_job(Reason.PREPARATION_FAILED, "node 0: The input s3://x could not be fetched.")
-    assert str(failure.job_error(job)) == "job-1: node 0: The input s3://x could not be fetched."
+    assert str(raising.job_error(job)) == "job-1: node 0: The input s3://x could not be fetched."
 
     cause = Evidence(kind="preparation", node_rank=0, sentence="It can't be written.", next_step="Free some space.")
     job = a_failed_job(Reason.PREPARATION_FAILED, "node 0: It can't be written.", cause)
-    assert str(failure.job_error(job)) == "job-1: node 0: It can't be written. Free some space."
+    assert str(raising.job_error(job)) == "job-1: node 0: It can't be written. Free some space."
 
 
 def test_what_a_failed_call_left_is_rank_0s_whichever_rank_failed_first() -> None:

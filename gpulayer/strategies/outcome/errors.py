@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copyreg
 import os
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from gpulayer import errors
+from gpulayer.client import raising
 from gpulayer.runtime import faults, secrets
 from gpulayer.spec.calls import ErrorRecord
 from gpulayer.strategies import kinds
@@ -122,7 +122,7 @@ def _rebuild(record: ErrorRecord, body: dict[str, Any] | None, text: Callable[[s
     if body is None:
         cls = _class(record.module, record.qualname)
         args = [record.message] if record.args is None else list(record.args)
-        return None if cls is None else _make(cls, args, record.fields)
+        return None if cls is None else raising.make(cls, args, record.fields)
     return _made({**body, "module": record.module, "qualname": record.qualname}, Decoder(body["nodes"], text))
 
 
@@ -146,7 +146,7 @@ def _made(written: dict[str, Any], decoder: Decoder) -> BaseException | None:
         args.append([_inner(member, decoder) for member in members])
         if None in args[-1]:
             return None
-    error = None if cls is None else _make(cls, args, attrs)
+    error = None if cls is None else raising.make(cls, args, attrs)
     if error is not None:
         error.__cause__ = _inner(written.get("cause"), decoder)
         error.__context__ = _inner(written.get("context"), decoder) or error.__cause__
@@ -160,33 +160,6 @@ def _inner(written: dict[str, Any] | None, decoder: Decoder) -> BaseException | 
         for note in written["notes"]:
             error.add_note(note)
     return error
-
-
-def _make(cls: type[BaseException], args: list[Any], attrs: Mapping[str, Any]) -> BaseException | None:
-    try:
-        error = cls.__new__(cls, *args)
-        error.args = tuple(args)
-        _set_fields(error, attrs)
-    except (AttributeError, TypeError, ValueError):
-        return None
-    return error if isinstance(error, BaseException) else None
-
-
-def _set_fields(error: BaseException, own: Mapping[str, Any]) -> None:
-    slots = set(copyreg._slotnames(type(error)) or ())  # type: ignore[attr-defined]
-    builtin = set(_builtin_names(type(error)))
-    for name, value in own.items():
-        if name in slots or name in builtin:
-            try:
-                object.__setattr__(error, name, value)
-            except (AttributeError, TypeError):  # a read-only field of a builtin, made of args already
-                continue
-        else:
-            error.__dict__[name] = value
-
-
-def _builtin_names(cls: type[BaseException]) -> list[str]:
-    return [name for base in cls.__mro__ if base.__module__ == "builtins" for name in vars(base)]
 
 
 def traceback_of(error: BaseException) -> str:
