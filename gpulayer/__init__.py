@@ -11,6 +11,10 @@ from gpulayer.strategies import autoload, random_start
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer as Trainer
 
+    from gpulayer.client.client import Client as Client
+    from gpulayer.client.functions import remote as remote
+    from gpulayer.client.handles import Job as Job
+    from gpulayer.client.launching import launch as launch
     from gpulayer.client.options import JobOptions as JobOptions
     from gpulayer.errors import GPULayerError as GPULayerError
     from gpulayer.errors import JobFailed as JobFailed
@@ -29,9 +33,13 @@ _HOME_OF = {
     "DistributedJob": "gpulayer.spec.job",
     "Trainer": "gpulayer.trainer.trainer",
     "GPULayerStrategy": "gpulayer.trainer.trainer",
+    "Client": "gpulayer.client.client",
+    "Job": "gpulayer.client.handles",
+    "launch": "gpulayer.client.launching",
+    "remote": "gpulayer.client.functions",
     "attach": "gpulayer.trainer.trainer",
     "fetch": "gpulayer.trainer.trainer",
-    "in_job": "gpulayer.runtime.context",
+    "in_job": "gpulayer.settings",
 }
 _ERRORS = """
     GPULayerError InvalidJob Unschedulable HomeError WorkerStartFailed UnsupportedPlatform UnsupportedLightning CallRefused

@@ -94,6 +94,11 @@ def saying(
         _said.update(before)
 
 
+def in_job() -> bool:
+    """Say whether this process belongs to a job."""
+    return bool(os.environ.get("GPULAYER_JOB_ID"))
+
+
 def config_file(environ: Mapping[str, str]) -> Path:
     """Return where a person keeps profiles."""
     return _path(environ.get("XDG_CONFIG_HOME") or "~/.config") / "gpulayer" / "config.toml"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpulayer import errors
+from gpulayer.spec import loading
 from gpulayer.spec.calls import ErrorRecord
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
@@ -24,7 +25,7 @@ _CLASSES: dict[Reason, type[errors.GPULayerError]] = {
     Reason.CANCELLED_BY_USER: errors.JobCancelled,
     Reason.CALLER_GONE: errors.JobCancelled,
 }
-CALLERS_NAME = {"__mp_main__": "__main__"}
+CALLERS_NAME = {loading.MAIN: "__main__"}
 """A module of the job whose name is another one here: what a script defines, where the job loads it for a function."""
 
 

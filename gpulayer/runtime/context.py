@@ -40,11 +40,6 @@ def current() -> Context | None:
     return read(os.environ)
 
 
-def in_job() -> bool:
-    """Say whether this process belongs to a job."""
-    return bool(os.environ.get("GPULAYER_JOB_ID"))
-
-
 def read(environ: Mapping[str, str]) -> Context | None:
     """Read a context; without torchrun's variables it is rank 0 of 1."""
     if not environ.get("GPULAYER_JOB_ID"):

@@ -16,6 +16,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Literal
 
 from gpulayer.runtime import LOADED_BEFORE_US
+from gpulayer.spec import loading
 
 EntryKind = Literal["script", "module", "function", "call", "console"]
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
@@ -160,6 +161,24 @@ def _run_script(entry: Entry, main: ModuleType) -> None:
     exec(compile(source, filename, "exec", dont_inherit=True), vars(main))
 
 
+def _load_script(script: str) -> None:
+    """Have ``__main__`` define what a script does, up to the first call that it would make of a remote function."""
+    filename = _as_python_names(script)
+    _put_first(os.path.dirname(os.path.realpath(script)))
+    main = ModuleType(loading.MAIN)
+    vars(main).update(__file__=filename, __cached__=None, __loader__=SourceFileLoader(loading.MAIN, filename))
+    sys.modules["__main__"] = sys.modules[loading.MAIN] = main
+    with open(filename, "rb") as file:
+        code = compile(file.read(), filename, "exec", dont_inherit=True)
+    loading.STATE.loading = True
+    try:
+        exec(code, vars(main))
+    except loading.Loaded:
+        pass
+    finally:
+        loading.STATE.loading = False
+
+
 def _run_command(entry: Entry, main: ModuleType) -> None:
     """Do what the script of an installed command does; the script itself need not be on this machine."""
     word = entry.args[0]
@@ -206,6 +225,8 @@ def _run_call(file: str) -> None:
     with open(file, encoding="utf-8") as opened:
         call = json.load(opened)
     sys.argv = [call["function"]]
+    if call.get("script"):
+        _load_script(call["script"])
     _put_first(os.getcwd())
     result = _resolve(call["function"])(*call["args"], **call["kwargs"])
     try:

@@ -143,10 +143,15 @@ class CommandJob(JobBase):
 
 
 class FunctionJob(JobBase):
-    """``module:function(*args, **kwargs)`` on one worker; JSON in, JSON out (ADR-0002)."""
+    """``module:function(*args, **kwargs)`` on one worker; JSON in, JSON out (ADR-0002).
+
+    ``script`` is a path below ``cwd`` whose own functions are named as ``__main__:function``. It is loaded up to its first
+    call of a remote function, with its main guard closed.
+    """
 
     kind: Literal["function"] = "function"
     function: str
+    script: str | None = None
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = Field(default_factory=dict)
 

@@ -155,6 +155,7 @@ def _place(folder: Path, path: str) -> Path:
 def _describe_call(spec: FunctionJob, where: TaskFolders) -> None:
     call = {
         "function": spec.function,
+        "script": spec.script,
         "args": spec.args,
         "kwargs": spec.kwargs,
         "result": str(where.work / RESULT_FILE),

@@ -57,22 +57,22 @@ class Reader:
     """Someone who types the blocks of a page into files of one folder, and runs them."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def run(self, code: str, *, given: str = GIVEN, then: str = "", **words: str) -> str:
         """Run a block, with ``words`` in the place of what the page only stands for; returns what it printed."""
         for page, ours in {**SMALLER, **words}.items():
             code = code.replace(page, ours)
-        (self._folder / "script.py").write_text(f"{given}\n{code}\n{then}")
+        (self.folder / "script.py").write_text(f"{given}\n{code}\n{then}")
         command = [sys.executable, "script.py"]
-        done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, timeout=170, check=False)
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=170, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def command(self, *words: str) -> str:
         """Run one of our commands."""
         command = [sys.executable, "-m", "gpulayer", *words]
-        done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, timeout=170, check=False)
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=170, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -118,11 +118,25 @@ def resume(reader: Reader, blocks: list[str]) -> None:
     reader.run(goes_on, then="assert goes_on.inputs[0].path == 'state.npz'")
 
 
+def python(reader: Reader, blocks: list[str]) -> None:
+    functions, many, scripts, any_job = blocks
+    said = reader.run(functions, given="")
+    assert [line for line in said.splitlines() if line[:1].isdigit()] == ["2.0"]
+    assert "division by zero" in said
+    assert "[1.0, None, 3.0]\n{1: ValueError(-1)}" in reader.run(many, given="")
+    (reader.folder / "train.py").write_text("import sys; open('made.txt', 'w').write(sys.argv[2])")
+    assert reader.run(scripts, given="").splitlines()[-1] == "['node0/made.txt', 'node1/made.txt']"
+    said = reader.run(any_job, given="")
+    assert said.startswith("hello\nsucceeded ")
+    assert (reader.folder / "now.txt").read_text()
+
+
 READERS: dict[str, Callable[[Reader, list[str]], None]] = {
     "README.md": readme,
     "docs/tutorial.md": tutorial,
     "docs/how-to/fetch.md": fetch,
     "docs/how-to/leave.md": leave,
+    "docs/how-to/python.md": python,
     "docs/how-to/resume.md": resume,
 }
 
