@@ -42,6 +42,7 @@ bench: $(STAMPS)/recipes
 	$(BIN)/python bench/fleet.py
 	$(BIN)/python bench/log_lines.py
 	$(BIN)/python bench/artifact.py
+	$(BIN)/python bench/bundle.py
 
 docs: $(STAMPS)/dev
 	$(BIN)/python docs/reference/generate.py

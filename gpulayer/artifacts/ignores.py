@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Protocol
 
 from gpulayer.artifacts.rules import Patterns
@@ -46,7 +46,7 @@ class GitAnswers:
         self._root = root
         self._base = base
         self._tracked = {base + path for path in tracked}
-        self._folders = {f"{folder}/" for path in self._tracked for folder in PurePosixPath(path).parents}
+        self._folders = _folders_of(self._tracked)
         self._ignored = {base + path: rule for path, rule in ignored.items()}
 
     def tracked(self, path: str) -> bool:
@@ -63,6 +63,17 @@ class GitAnswers:
         return (
             ignores_of(self._root, folder) if os.path.lexists(self._root / folder / ".git") and folder != self._base else self
         )
+
+
+def _folders_of(paths: Iterable[str]) -> set[str]:
+    """Return every folder above the paths, each with a ``/`` at its end."""
+    found = set[str]()
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        while folder and f"{folder}/" not in found:  # those above one that is known are known
+            found.add(f"{folder}/")
+            folder = folder.rpartition("/")[0]
+    return found
 
 
 class GitignoreFiles:

@@ -17,6 +17,7 @@ from gpulayer.artifacts.rules import (
     OUTPUTS_WITHOUT_CODE,
     Patterns,
     default_rule,
+    secret_rule,
 )
 from gpulayer.errors import BundleTooLarge, LinkLeavesRoot
 
@@ -115,6 +116,8 @@ class _Walk:
         word = self._patterns.word(path)
         if path in self._always:
             self._take(entry, path, "the entry point")
+        elif rule := secret_rule(entry.name):
+            self._leave(entry, path, rule)
         elif word is not None:
             self._take(entry, path, word.rule) if word.keep else self._leave(entry, path, word.rule)
         elif ignores.tracked(path):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from pathspec import GitIgnoreSpec
 
@@ -27,25 +27,33 @@ CACHES = frozenset(
 )
 OUTPUTS = frozenset({"lightning_logs"})
 OUTPUTS_WITHOUT_CODE = "checkpoints"
-DROPPED_FILES = ("*.ckpt", "*.pyc", "*.token")
-"""Checkpoints, bytecode, and the tokens of a plane, which are named so in its guide."""
+DROPPED_FILES = ("*.ckpt", "*.pyc")
+"""Checkpoints and bytecode."""
+SECRET_FILES = ("*.token",)
+"""The tokens of a plane, which are named so in its guide: who reads a bundle must not get them, whatever a pattern says."""
 ENVIRONMENT_MARKS = frozenset({"pyvenv.cfg", "conda-meta"})
 
 
-def default_rule(path: PurePosixPath | str) -> str | None:
+def secret_rule(name: str) -> str | None:
+    """Return the rule that no pattern beats, for a file of this name."""
+    suffix = os.path.splitext(name)[1]
+    return f"always: *{suffix} may open a plane" if f"*{suffix}" in SECRET_FILES else None
+
+
+def default_rule(path: str) -> str | None:
     """Return the default drop that a path's own name falls under."""
-    name = PurePosixPath(path).name
+    name = path.rstrip("/").rpartition("/")[2]
     if name in CACHES:
         return f"default: {name}/ is a cache"
     if name in OUTPUTS:
         return f"default: {name}/ holds outputs"
-    suffix = PurePosixPath(name).suffix
+    suffix = os.path.splitext(name)[1]
     return f"default: *{suffix}" if f"*{suffix}" in DROPPED_FILES else None
 
 
 def default_patterns() -> list[str]:
     """Return the default drops by name, as git patterns."""
-    return [*(f"{name}/" for name in sorted(CACHES | OUTPUTS)), *DROPPED_FILES]
+    return [*(f"{name}/" for name in sorted(CACHES | OUTPUTS)), *DROPPED_FILES, *SECRET_FILES]
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ def test_our_own_patterns_beat_git_in_both_directions(tmp_path: Path) -> None:
         "out/": ".gitignore: out/",
         "runs/other.ckpt": "default: *.ckpt",
         "secret.txt": ".gpulayerignore: secret.txt",
-        "user.token": "default: *.token",
+        "user.token": "always: *.token may open a plane",
     }
 
 
@@ -201,6 +201,13 @@ def test_one_pattern_switches_gitignore_off_but_brings_no_caches(tmp_path: Path)
     }
     root = a_repository(tmp_path / "src", files)
     assert sent(root) == [".gitignore", ".gpulayerignore", "data/a", "x.ckpt"]
+
+
+def test_a_token_of_a_plane_never_travels(tmp_path: Path) -> None:
+    files = {".gpulayerignore": "!*\n!user.token\n!keys/\n", "user.token": "", "keys/tracked.token": "", "keys/a.py": ""}
+    root = a_repository(tmp_path / "src", files, tracked=("keys/tracked.token",))
+    assert sent(root) == [".gpulayerignore", "keys/a.py"]
+    assert left(root) == dict.fromkeys(["user.token", "keys/tracked.token"], "always: *.token may open a plane")
 
 
 def test_a_cache_is_brought_when_it_is_named(tmp_path: Path) -> None:
