@@ -3,7 +3,7 @@
 GPULayerError
 ├── InvalidJob                what was asked for can't be asked for
 │   ├── DistributedMPS, NcclWithoutCuda, MoreProcsThanGpus, DistributedRetries
-│   ├── InvalidCount, InvalidEnvName, InvalidSpecifier, InvalidFunctionValue, EntrypointMissing
+│   ├── InvalidCount, InvalidEnvName, InvalidSpecifier, InvalidRequirement, InvalidFunctionValue, EntrypointMissing
 │   └── BundleError ── BundleTooLarge, LinkLeavesRoot, UnsafeArchive
 ├── Unschedulable             no registered worker could ever run it
 ├── NotFound ── JobNotFound, WorkerNotFound, ArtifactNotFound, BlobNotFound, AmbiguousId
@@ -94,6 +94,11 @@ class InvalidEnvName(InvalidJob):
 class InvalidSpecifier(InvalidJob):
     code = "invalid_specifier"
     fix = "Write it as pip would, for example '>=2.2,<3'."
+
+
+class InvalidRequirement(InvalidJob):
+    code = "invalid_requirement"
+    fix = "Write a package as pip reads it: name, or name>=1.2."
 
 
 class InvalidFunctionValue(InvalidJob):

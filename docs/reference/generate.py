@@ -82,6 +82,8 @@ OPTIONS = {
     "env_file": "a dotenv file at the caller",
     "forward_env": "names, or patterns of names, of the caller's variables that go along",
     "secrets": "names of the plane's secrets that its processes get as variables",
+    "requirements": "packages that the job's Python has beside the worker's own, as pip reads them",
+    "requirements_file": "a file of such lines at the caller, or a `pylock.toml`",
     "inputs": "`{uri, path}` of what is put into GPULAYER_INPUT_DIR before it starts",
     "name": 'what people see it as; `ckpt_path="last"` looks for jobs of one name',
     "labels": "words of yours that stay with it",

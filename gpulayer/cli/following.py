@@ -115,12 +115,12 @@ class Lines:
         self._of_agents: deque[LogLine] = deque(maxlen=_MOST_OF_AGENTS)
 
     def show(self, lines: Iterable[LogLine]) -> None:
-        for of_agent, together in groupby(lines, lambda line: line.stream == "agent"):
-            if of_agent and not self._verbose:
+        for stream, together in groupby(lines, lambda line: line.stream):
+            if stream == "agent" and not self._verbose:
                 self._of_agents.extend(together)
             else:
-                self._print(together, to_stderr=self._to_stderr or of_agent)
-                self._printed = True
+                self._print(together, to_stderr=self._to_stderr or stream in ("agent", "prepare"))
+                self._printed = self._printed or stream != "prepare"
 
     def end(self, job: JobRecord) -> None:
         """Print what was kept back of a job that failed without a line of its own."""

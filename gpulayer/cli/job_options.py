@@ -12,7 +12,7 @@ import click
 from gpulayer import settings
 from gpulayer.cli.output import Form
 from gpulayer.cli.submission import Stay
-from gpulayer.client import environment
+from gpulayer.client import environment, requirements
 from gpulayer.client.options import default_target
 from gpulayer.spec.resources import Target
 
@@ -28,6 +28,12 @@ _OPTIONS = (
     click.option("--secret", "secrets", multiple=True, metavar="NAME", help="Set a variable to a secret of the plane."),
     click.option(
         "--input", "inputs", multiple=True, metavar="URI=PATH", help="Put a file, folder or URL into the input folder."
+    ),
+    click.option(
+        "--requirement", "asked", multiple=True, metavar="REQ", help="A package that the job's Python has; as pip reads it."
+    ),
+    click.option(
+        "--requirements-file", type=click.Path(exists=True, dir_okay=False), help="A file of such lines, or a pylock.toml."
     ),
     click.option("--target", type=click.Choice(TARGETS), help="Where it runs: local here, remote where GPULAYER_URL is set."),
     click.option("--timeout", "timeout_s", type=float, metavar="SECONDS", help="End the job after so long a run."),
@@ -67,6 +73,8 @@ def fields(
     forward_env: tuple[str, ...],
     secrets: tuple[str, ...],
     inputs: tuple[str, ...],
+    asked: tuple[str, ...],
+    requirements_file: str | None,
     target: Target | None,
     timeout_s: float | None,
     queue: bool,
@@ -79,6 +87,7 @@ def fields(
         "forward_env": forward_env,
         "secrets": secrets,
         "inputs": tuple(map(_input, inputs)),
+        "requirements": requirements.gather(asked, requirements_file),
         "placement": {"target": target or default_target(settings.read())},
         "timeout_s": timeout_s,
         "on_unschedulable": "queue" if queue else "fail",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from gpulayer import settings
+from gpulayer.client import requirements
 from gpulayer.client.client import Client, shared
 from gpulayer.client.handles import Job
 from gpulayer.errors import InvalidFunctionValue, ScriptUnavailable
@@ -82,6 +83,7 @@ class Remote(Generic[P, R]):
         self._check(args, kwargs)
         options = dict(self._options)
         source_dir = options.pop("source_dir", None)
+        options["requirements"] = requirements.gather(options.get("requirements", ()), options.pop("requirements_file", None))
         job = FunctionJob(**_reference(self._function), args=args, kwargs=kwargs, **options)
         return client.submit(job, source_dir=source_dir)
 
@@ -103,7 +105,8 @@ def remote(function: Any = None, /, *, gpus: int = 0, target: str | None = None,
     """Make a function one that may run as a job: ``@gpulayer.remote`` or ``@gpulayer.remote(gpus=1, timeout_s=60)``.
 
     ``gpus`` are CUDA devices, ``target`` says where it runs, ``source_dir`` which folder travels instead of the project around
-    the working directory or script; other options are fields of ``FunctionJob``. Calls take and return JSON values.
+    the working directory or script, ``requirements_file`` which packages its Python has more; other options are fields of
+    ``FunctionJob``. Calls take and return JSON values.
     """
     if gpus:
         options["resources"] = {"accelerator": "cuda", "gpu_count": gpus, **options.get("resources", {})}

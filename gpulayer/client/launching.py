@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpulayer.client import raising
+from gpulayer.client import raising, requirements
 from gpulayer.client.client import Client, shared
 from gpulayer.client.follow import Follower
 from gpulayer.client.handles import Job
@@ -34,11 +34,13 @@ def launch(
     GPULAYER_URL and its like name. Raises what the rank that failed first raised, or a ``JobFailed``; one Ctrl-C cancels the
     job, a second one kills it.
     """
+    asked = requirements.gather(options.pop("requirements", ()), options.pop("requirements_file", None))
     spec = DistributedJob(
         entrypoint=os.fspath(entrypoint),
         args=tuple(map(str, args)),
         num_workers=num_workers,
         procs_per_worker=procs_per_worker,
+        requirements=asked,
         **options,
     )
     return _followed(client or shared(), spec, source_dir)

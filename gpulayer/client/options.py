@@ -24,8 +24,10 @@ class JobOptions(Spec):
     here: ``env``, over the lines of ``env_file`` (a dotenv file at the caller), over the variables of the caller that
     ``forward_env`` names (``"LR"``, ``"WANDB_*"``). ``secrets`` names what the plane keeps. ``inputs`` are put into
     GPULAYER_INPUT_DIR: paths of the caller and ``gpulayer://`` travel with the job, the worker opens other URLs.
-    ``source_dir`` overrides the folder that is bundled. ``match="minor"`` asks for workers with the caller's Python, torch
-    and Lightning minor versions, ``"none"`` for any. ``idle_limit_s`` is how long the ranks hold between two calls.
+    ``requirements`` are packages that the job's Python has beside the worker's own, as pip reads them; ``requirements_file`` is
+    a file of such lines at the caller, or a ``pylock.toml``. ``source_dir`` overrides the folder that is bundled.
+    ``match="minor"`` asks for workers with the caller's Python, torch and Lightning minor versions, ``"none"`` for any.
+    ``idle_limit_s`` is how long the ranks hold between two calls.
     ``show_ranks`` prints what every rank prints, as ``[rank3] ...``, instead of rank 0's lines from inside of calls.
     With ``detach`` a call returns None once its job is submitted, and the Trainer stays as it is; the job ends after that call,
     whatever becomes of this process, and ``gpulayer.attach`` brings it home. With ``resubmit`` a call whose job was broken off
@@ -45,6 +47,8 @@ class JobOptions(Spec):
     env_file: str | None = None
     forward_env: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    requirements_file: str | None = None
     inputs: tuple[Input, ...] = ()
     name: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
@@ -89,7 +93,7 @@ class JobOptions(Spec):
             raise InvalidJob("JobOptions(detach=True, resubmit=...) is not possible: only a process that waits submits again.")
         return self
 
-    @field_validator("source_dir", "env_file", mode="before")
+    @field_validator("source_dir", "env_file", "requirements_file", mode="before")
     @classmethod
     def _text(cls, value: Any) -> Any:
         return value if value is None else str(value)

@@ -40,7 +40,7 @@ class Renderer:
 
     def tag(self, line: LogLine) -> str:
         """Return ``[rank3]`` for a rank, ``[node1]`` for the agent of a node, nothing or the worker for a plain command."""
-        who = f"node{line.node_rank}" if line.stream == "agent" else ""
+        who = f"node{line.node_rank}" if line.stream in ("agent", "prepare") else ""
         if line.rank is not None:
             who = f"rank{line.rank}"
         tag = "@".join(filter(None, (who, self._workers.get((line.attempt, line.node_rank)))))

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
+from packaging.requirements import InvalidRequirement as _Unreadable
+from packaging.requirements import Requirement
 from pydantic import Field, TypeAdapter, model_validator
 
 from gpulayer.errors import (
@@ -16,6 +18,7 @@ from gpulayer.errors import (
     InvalidEnvName,
     InvalidFunctionValue,
     InvalidJob,
+    InvalidRequirement,
     MoreProcsThanGpus,
     NcclWithoutCuda,
 )
@@ -84,6 +87,8 @@ class JobBase(Spec):
     priority: int = 50
     labels: dict[str, str] = Field(default_factory=dict)
     inputs: tuple[Input, ...] = ()
+    requirements: tuple[str, ...] = ()
+    """Packages that the job's Python has beside the worker's own, as pip reads them; with ``--hash`` where they are locked."""
     source: str | None = None
     """SHA-256 of the bundle."""
     left_out: str | None = None
@@ -117,9 +122,21 @@ class JobBase(Spec):
         for name in (*self.env, *self.secrets):
             if not _ENV_NAME.match(name):
                 raise InvalidEnvName(f"{name!r} can't name an environment variable.", name=name)
+        for line in self.requirements:
+            _refuse_no_requirement(line)
         _refuse_nul("env", self.env.values())
         _refuse_nul("name", (self.name or "",))
         return self
+
+
+def _refuse_no_requirement(line: str) -> None:
+    try:
+        Requirement(line.partition(" --hash")[0])
+    except _Unreadable as cause:
+        reason = str(cause).splitlines()[0]
+        raise InvalidRequirement(f"{line!r} is no requirement: {reason}.", requirement=line) from cause
+    if "\n" in line or "\r" in line:
+        raise InvalidRequirement(f"{line!r} is more than one line.", requirement=line)
 
 
 def _refuse_nul(field: str, texts: Iterable[str]) -> None:

@@ -6,14 +6,15 @@ from typing import Any, Literal
 
 from gpulayer.spec.base import Record
 
-StreamName = Literal["stdout", "stderr", "agent"]
+StreamName = Literal["stdout", "stderr", "agent", "prepare"]
 
 
 class LogLine(Record):
     """A line without its newline. ``seq`` counts from 0 per (attempt, node_rank, rank, stream).
 
-    ``rank`` is the global rank; None for what torchrun's agent or a plain command printed. ``call`` numbers the Trainer call
-    during which it was written, None outside of calls. ``time`` is seconds since the epoch at the worker.
+    ``rank`` is the global rank; None for what torchrun's agent or a plain command printed, and for what preparing said.
+    ``call`` numbers the Trainer call during which it was written, None outside of calls. ``time`` is seconds since the epoch at
+    the worker.
     """
 
     job_id: str

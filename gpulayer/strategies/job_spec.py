@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpulayer.artifacts import bundle
-from gpulayer.client import environment
+from gpulayer.client import environment, requirements
 from gpulayer.client.options import JobOptions
 from gpulayer.client.source import store
 from gpulayer.errors import EntrypointMissing
@@ -148,6 +148,7 @@ def spec(
         "priority": options.priority,
         "labels": options.labels,
         "inputs": options.inputs,
+        "requirements": requirements.gather(options.requirements, options.requirements_file),
         "source": packed.sha256,
         **here,
         "cwd": source.job_cwd,

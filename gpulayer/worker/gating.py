@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from gpulayer.errors import PreparationFailed
 from gpulayer.spec.records import Order, RendezvousPoint
 from gpulayer.spec.reports import RendezvousTaken, TaskReady, TaskWaits
 from gpulayer.worker import locks, preflight, prepare
+from gpulayer.worker.environments import Environment, Environments
 from gpulayer.worker.guarded import Guarded
 from gpulayer.worker.layout import TaskFolders
 from gpulayer.worker.patience import PatientPlane
@@ -22,8 +24,19 @@ _DIAL_S = 15.0
 class Gating:
     """Brings one task to its start; every step raises ``Stopped`` when the task is to end."""
 
-    def __init__(self, wishes: Wishes, where: TaskFolders, plane: PatientPlane, reporter: Reporter, address: str) -> None:
+    def __init__(
+        self,
+        wishes: Wishes,
+        where: TaskFolders,
+        plane: PatientPlane,
+        reporter: Reporter,
+        address: str,
+        environments: Path,
+    ) -> None:
         self._wishes = wishes
+        self._environments = environments
+        self._kept = ExitStack()
+        self.environment: Environment | None = None
         self._where = where
         self._plane = plane
         self._reporter = reporter
@@ -36,6 +49,9 @@ class Gating:
         order = self._wishes.order
         guard.hold([self._where.lock, *_device_locks(order)])
         prepare.prepare(order, self._where, self._plane, lambda: self._wishes.stopped)
+        if order.spec.requirements:
+            made = Environments(self._environments, self._reporter.line, lambda: self._wishes.stopped)
+            self.environment = self._kept.enter_context(made.of(order.spec.requirements, order.spec.env))
         told = None
         while not guard.held:
             if guard.waits_for not in (None, told):
@@ -84,7 +100,8 @@ class Gating:
         dial(point, name, order.node_rank, timeout_s, lambda: self._wishes.stopped, names=names)
 
     def close(self) -> None:
-        """Let the ports go, once the task has ended."""
+        """Let ports and environment go, once the task has ended."""
+        self._kept.close()
         if self._preflight is not None:
             self._preflight.close()
         if self._port is not None:

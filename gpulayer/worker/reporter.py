@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from gpulayer.errors import Forbidden, JobNotFound, StaleReport, WorkerRemoved
+from gpulayer.errors import Forbidden, JobNotFound, LogFull, StaleReport, WorkerRemoved
 from gpulayer.logs.scrub import Scrubber
 from gpulayer.spec.base import Record
+from gpulayer.spec.logs import LogLine
 from gpulayer.spec.records import Order
 from gpulayer.spec.reports import TaskReport
 from gpulayer.spec.workers import WorkerInfo
@@ -25,6 +28,7 @@ class Reporter:
     def __init__(self, plane: PatientPlane, me: WorkerInfo, order: Order) -> None:
         self._plane = plane
         self._scrubber = Scrubber()
+        self._lines = 0
         self._common = {
             "worker_id": me.id,
             "incarnation": me.incarnation,
@@ -48,3 +52,12 @@ class Reporter:
             self._plane.report(report)
         except (StaleReport, JobNotFound, Forbidden, WorkerRemoved):  # forbidden: the plane knows of no such task of ours
             _log.debug("nobody waits for this report: %s", report)
+
+    def line(self, text: str) -> None:
+        """Write a line of what preparing says into the job's log."""
+        task = {name: self._common[name] for name in ("job_id", "attempt", "node_rank")}
+        words = self._scrubber.text(text)
+        line = LogLine(**task, rank=None, stream="prepare", seq=self._lines, time=time.time(), text=words)
+        self._lines += 1
+        with suppress(LogFull, JobNotFound, Forbidden, WorkerRemoved):
+            self._plane.append_lines(line.job_id, (line,))

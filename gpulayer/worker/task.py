@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -109,13 +110,19 @@ class Task:
         can = self._site.me.capabilities
         self._guard = guard = Guarded(self._where.guard_log, self._wishes.wake)
         self.renew()
-        gating = Gating(self._wishes, self._where, self._plane, self._reporter, can.advertise_address or LOOPBACK)
+        address, environments = can.advertise_address or LOOPBACK, self._site.home / "environments"
+        gating = Gating(self._wishes, self._where, self._plane, self._reporter, address, environments)
         try:
             given = secrets.fetch(self.order, self._plane)
             self._reporter.hide(given.values())
             gating.get_ready(guard)
             point = gating.meet()
+            if gating.environment is not None:
+                can = can.model_copy(update={"executable": gating.environment.python})
             launch = torchrun.launch(self.order, self._where, self._site.environ, self._site.me.name, can, point)
+            if gating.environment is not None:
+                variables = gating.environment.variables(launch.env.get("PATH", os.defpath))
+                launch = replace(launch, env={**launch.env, **variables})
             return self._run_through(guard, replace(launch, secrets=given))
         except Stopped:
             return self._ending(), False

@@ -97,6 +97,11 @@ def tutorial(reader: Reader, blocks: list[str]) -> None:
     assert "On rank" in said.partition("a bad batch")[2]
 
 
+def environments(reader: Reader, blocks: list[str]) -> None:
+    (only,) = blocks
+    reader.run(only, then="assert trainer.strategy.options.requirements == command.requirements + ('timm',)")
+
+
 def fetch(reader: Reader, blocks: list[str]) -> None:
     (only,) = blocks
     reader.run(only, then="assert open(trainer.checkpoint_callback.best_model_path, 'rb').read(1)")
@@ -134,6 +139,7 @@ def python(reader: Reader, blocks: list[str]) -> None:
 READERS: dict[str, Callable[[Reader, list[str]], None]] = {
     "README.md": readme,
     "docs/tutorial.md": tutorial,
+    "docs/how-to/environments.md": environments,
     "docs/how-to/fetch.md": fetch,
     "docs/how-to/leave.md": leave,
     "docs/how-to/python.md": python,
