@@ -12,7 +12,7 @@ from gpulayer.cli.job_facts import COLUMNS, all_facts, job_facts, shown
 from gpulayer.cli.lines import WorkersOf, follow_lines, line_json
 from gpulayer.cli.opened import opened
 from gpulayer.cli.outcome import FAILED
-from gpulayer.cli.output import Form, Listing, print_json, print_one, with_forms, with_watch
+from gpulayer.cli.output import Form, Listing, print_json, print_one, size, with_forms, with_watch
 from gpulayer.logs.harmless import harmless
 from gpulayer.logs.render import Renderer
 from gpulayer.plane import Plane
@@ -50,7 +50,9 @@ def show(job_id: str, form: Form) -> None:
     """Show one job with its tasks and calls."""
     with opened() as plane:
         job = plane.job(job_id)
-    print_one(all_facts(job), form, shown=shown(job))
+        takes = plane.size(job.id)
+    facts = all_facts(job) | {"disk": takes.model_dump()}
+    print_one(facts, form, shown=shown(job) | {"disk": f"{size(takes.files)} of files, {size(takes.lines)} of lines"})
 
 
 @command.command()

@@ -17,6 +17,7 @@ COMMANDS = {
     "call": "Call a function as a job, and print what it returns.",
     "jobs": "List, show, follow, cancel and remove jobs.",
     "artifacts": "List and fetch the files that a job left.",
+    "gc": "Forget old jobs, with their logs and files.",
     "workers": "List, drain and remove workers.",
     "worker": "Make this machine a worker of a plane.",
     "up": "Have workers stay on this machine, so that jobs can be left.",

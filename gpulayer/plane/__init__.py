@@ -14,7 +14,7 @@ from gpulayer.spec.files import Artifact, Blob, Checkpoint
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor, News
-from gpulayer.spec.records import Explanation, JobRecord, Orders, WorkerRecord
+from gpulayer.spec.records import Explanation, JobRecord, JobSize, Orders, WorkerRecord
 from gpulayer.spec.reports import Report
 from gpulayer.spec.states import Reason
 from gpulayer.spec.workers import WorkerInfo
@@ -45,6 +45,12 @@ class Plane(Protocol):
 
     def jobs(self, *, limit: int = 100) -> list[JobRecord]:
         """Return the newest jobs, newest first."""
+
+    def ended_jobs(self, before: float, *, limit: int = 100) -> list[JobRecord]:
+        """Return the jobs that ended before a time (seconds since the epoch), those that were submitted first first."""
+
+    def size(self, job_id: str) -> JobSize:
+        """Return what a job takes of the plane's disk."""
 
     def unended_jobs(self, owner: str) -> list[JobRecord]:
         """Return the jobs that a process (by its ``process_id``) submitted and that have not ended."""

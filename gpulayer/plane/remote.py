@@ -22,7 +22,7 @@ from gpulayer.spec.files import Artifact, Blob, Checkpoint
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob
 from gpulayer.spec.logs import LogLine
 from gpulayer.spec.news import Cursor, News
-from gpulayer.spec.records import Explanation, JobRecord, Orders, WorkerRecord
+from gpulayer.spec.records import Explanation, JobRecord, JobSize, Orders, WorkerRecord
 from gpulayer.spec.reports import Report
 from gpulayer.spec.states import Reason
 from gpulayer.spec.tokens import Joined, JoinRequest, NewToken, TokenRecord, TokenRequest
@@ -99,6 +99,13 @@ class RemotePlane:
 
     def cancel(self, job_id: str, *, reason: Reason = Reason.CANCELLED_BY_USER, kill: bool = False) -> JobRecord:
         return self._one(JobRecord, "POST", _at("jobs", job_id, "cancel"), json={"reason": reason, "kill": kill})
+
+    def ended_jobs(self, before: float, *, limit: int = 100) -> list[JobRecord]:
+        asked = {"limit": limit, "ended_before": before}
+        return _JOBS.validate_json(self._http.ask("GET", "/v1/jobs", params=asked).content)
+
+    def size(self, job_id: str) -> JobSize:
+        return self._one(JobSize, "GET", _at("jobs", job_id, "size"))
 
     def explain(self, job_id: str) -> Explanation:
         return self._one(Explanation, "GET", _at("jobs", job_id, "explain"))

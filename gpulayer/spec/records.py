@@ -114,6 +114,13 @@ class JobRecord(Record):
         return workers, self.procs_per_worker if self.attempt else processes
 
 
+class JobSize(Record):
+    """What a job takes of its plane's disk, in bytes: its files and source (others may have the same), and its lines."""
+
+    files: int
+    lines: int
+
+
 class WorkerRecord(Record):
     """A registered worker. ``busy`` holds the (job_id, attempt, node_rank) of which processes may live: lost ones count."""
 

@@ -102,6 +102,26 @@ def environments(reader: Reader, blocks: list[str]) -> None:
     reader.run(only, then="assert trainer.strategy.options.requirements == command.requirements + ('timm',)")
 
 
+MAKES_FILES = """
+import os, torch, gpulayer as gl
+os.makedirs("made")
+os.chdir("made")
+torch.save({"weight": torch.ones(1)}, "state.pt")
+open("notes.txt", "w").write("well done")
+with gl.Client() as client:
+    print(client.submit(gl.CommandJob(command=("cp", "-r", os.getcwd() + "/.", "."))).wait().id)
+"""
+
+
+def files(reader: Reader, blocks: list[str]) -> None:
+    (only,) = blocks
+    job = reader.run(MAKES_FILES, given="").split()[-1]
+    said = reader.run(only, given="", **{"job-0123456789ab": job}).splitlines()
+    assert said[0] == "['weight']"
+    assert f"{job}/node0/state.pt" in said[1]
+    assert said[2] == "b'well '"
+
+
 def fetch(reader: Reader, blocks: list[str]) -> None:
     (only,) = blocks
     reader.run(only, then="assert open(trainer.checkpoint_callback.best_model_path, 'rb').read(1)")
@@ -141,6 +161,7 @@ READERS: dict[str, Callable[[Reader, list[str]], None]] = {
     "docs/tutorial.md": tutorial,
     "docs/how-to/environments.md": environments,
     "docs/how-to/fetch.md": fetch,
+    "docs/how-to/files.md": files,
     "docs/how-to/leave.md": leave,
     "docs/how-to/python.md": python,
     "docs/how-to/resume.md": resume,

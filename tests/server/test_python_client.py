@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +41,18 @@ def test_a_job_goes_on_after_its_client_and_is_taken_up_by_another(
         assert again.result() == 3
         assert [line.text for line in again.logs()] == ["adding"]
         assert next(again.events()).kind == "submitted"
+
+
+def test_what_jobs_take_and_which_ended_is_told_from_afar(worker: Started) -> None:
+    with gl.Client() as client:
+        done = client.submit(gl.CommandJob(command=("sh", "-c", "echo line; echo made > out.txt"))).wait()
+        waits = client.submit(gl.CommandJob(command=("true",), resources={"memory_gb": 1e9}, on_unschedulable="queue"))
+
+        assert client.plane.size(done.id).files == len("made\n")
+        assert client.plane.size(done.id).lines > 0
+        assert [job.id for job in client.plane.ended_jobs(time.time() + 60)] == [done.id]
+        assert client.plane.ended_jobs(1.0) == []
+        waits.cancel()
 
 
 def test_two_threads_wait_for_two_jobs_of_one_client(worker: Started) -> None:

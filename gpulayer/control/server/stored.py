@@ -12,14 +12,14 @@ from gpulayer.control.engine import placement
 from gpulayer.control.server import commands, fleet, following, scheduling
 from gpulayer.control.server.sealing import Sealer
 from gpulayer.control.server.vault import Vault
-from gpulayer.control.store import files, jobs, log_chunks, workers
+from gpulayer.control.store import blobs, files, jobs, log_chunks, workers
 from gpulayer.control.store.store import Store
 from gpulayer.spec.base import new_id
 from gpulayer.spec.calls import CallView, Go
 from gpulayer.spec.files import Artifact, Blob, Checkpoint
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob
 from gpulayer.spec.logs import LogLine
-from gpulayer.spec.records import Explanation, JobRecord, WorkerRecord
+from gpulayer.spec.records import Explanation, JobRecord, JobSize, WorkerRecord
 from gpulayer.spec.reports import Report
 from gpulayer.spec.states import Reason
 from gpulayer.spec.workers import WorkerInfo
@@ -77,6 +77,16 @@ class StoredPlane(ABC):
         self.tick()
         with self._store.read() as db:
             return jobs.newest(db, limit)
+
+    def ended_jobs(self, before: float, *, limit: int = 100) -> list[JobRecord]:
+        self.tick()
+        with self._store.read() as db:
+            return jobs.ended_before(db, before, limit)
+
+    def size(self, job_id: str) -> JobSize:
+        with self._store.read() as db:
+            full = jobs.full_id(db, job_id)
+            return JobSize(files=blobs.size_of_job(db, full), lines=log_chunks.stored_bytes(db, full))
 
     def unended_jobs(self, owner: str) -> list[JobRecord]:
         self.tick()

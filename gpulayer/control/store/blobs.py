@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sqlalchemy import Connection, and_, delete, or_, select, update
+from sqlalchemy import Connection, and_, delete, func, or_, select, update
 
 from gpulayer.control.store import files
 from gpulayer.control.store.replace import replace
 from gpulayer.control.store.tables import artifacts, blobs, checkpoint_removals, checkpoint_shares, jobs
 from gpulayer.spec.files import Blob
 
+_AT_ONCE = 500
 _DIGEST = re.compile(r'"([0-9a-f]{64})"')
 
 
@@ -81,6 +82,13 @@ def of_job(db: Connection, job_id: str) -> set[str]:
     for text in db.execute(select(checkpoint_shares.c.share).where(checkpoint_shares.c.job_id == job_id)).scalars():
         found.update(_DIGEST.findall(text))
     return found
+
+
+def size_of_job(db: Connection, job_id: str) -> int:
+    """Return how many bytes the blobs have that are stored with a job."""
+    wanted = sorted(of_job(db, job_id))
+    parts = (wanted[start : start + _AT_ONCE] for start in range(0, len(wanted), _AT_ONCE))
+    return sum(db.execute(select(func.sum(blobs.c.size)).where(blobs.c.sha256.in_(part))).scalar() or 0 for part in parts)
 
 
 def _checkpoint_digests(db: Connection) -> tuple[set[str], set[str]]:

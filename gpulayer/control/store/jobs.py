@@ -228,6 +228,19 @@ def events_after(db: Connection, job_id: str, seq: int) -> tuple[Event, ...]:
     return tuple(Event(**{**row, "facts": json.loads(row["facts"])}) for row in rows)
 
 
+def ended_before(db: Connection, then: float, limit: int) -> list[JobRecord]:
+    """Return the jobs that had ended before a time, those that were submitted first before the others."""
+    query = select(jobs.c.id).where(jobs.c.state.not_in(_LIVING), jobs.c.created_at < then)
+    ids = db.execute(query.order_by(jobs.c.created_at, jobs.c.id)).scalars().all()
+    found: list[JobRecord] = []
+    for start in range(0, len(ids), limit):  # when a job ended stands in its record
+        part = select(*_COLUMNS).where(jobs.c.id.in_(ids[start : start + limit])).order_by(jobs.c.created_at, jobs.c.id)
+        found += [record for record in _records(db, db.execute(part).all()) if (record.ended_at or 0.0) < then]
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
 def world_size(db: Connection, job_id: str, attempt: int) -> int | None:
     """Return how many ranks an attempt had, None when it was never placed."""
     query = select(tasks.c.world_size).where(tasks.c.job_id == job_id, tasks.c.attempt == attempt)

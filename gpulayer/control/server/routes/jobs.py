@@ -11,7 +11,7 @@ from gpulayer.control.engine.rights import Action
 from gpulayer.control.server.asking import LONGEST_WAIT_S, Asked, Asking, Hosted, as_json, hung_up, in_thread
 from gpulayer.spec.job import Job
 from gpulayer.spec.news import Cursor, News
-from gpulayer.spec.records import Explanation, JobRecord
+from gpulayer.spec.records import Explanation, JobRecord, JobSize
 from gpulayer.spec.states import Reason
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
@@ -53,9 +53,12 @@ def jobs(
     limit: Annotated[int, Query(ge=1, le=MOST_JOBS)] = 100,
     owner: Annotated[str, Query(max_length=32)] | None = None,
     unended: bool = False,
+    ended_before: Annotated[float, Query(ge=0)] | None = None,
 ) -> Response:
-    """List the newest jobs; or, with ``unended``, those of an ``owner`` that have not ended."""
+    """List the newest jobs; those of an ``owner`` that have not ended, with ``unended``; or the oldest that have."""
     asker.may(Action.READ_JOBS)
+    if ended_before is not None:
+        return as_json(plane.ended_jobs(ended_before, limit=limit))
     found = plane.unended_jobs(owner) if unended and owner else plane.jobs(limit=limit)
     return as_json([job for job in found if owner in (None, job.owner) and not (unended and job.state.terminal)])
 
@@ -94,6 +97,12 @@ async def news(
 def cancel(job_id: str, body: Cancellation, plane: Hosted, asker: Asking) -> Response:
     asker.may(Action.CHANGE_JOBS)
     return as_json(plane.cancel(job_id, reason=body.reason, kill=body.kill))
+
+
+@router.get("/jobs/{job_id}/size", response_model=JobSize)
+def size(job_id: str, plane: Hosted, asker: Asking) -> Response:
+    asker.may(Action.READ_JOBS)
+    return as_json(plane.size(job_id))
 
 
 @router.get("/jobs/{job_id}/explain", response_model=Explanation)
