@@ -21,6 +21,8 @@ PLAIN = {
     "forward_env": (),
     "secrets": (),
     "inputs": (),
+    "asked": (),
+    "requirements_file": None,
     "target": None,
     "timeout_s": None,
     "queue": False,
