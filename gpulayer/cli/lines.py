@@ -13,7 +13,7 @@ from gpulayer.client.listening import Listener
 from gpulayer.client.silence import Silence
 from gpulayer.plane import Plane
 from gpulayer.spec.logs import LogLine
-from gpulayer.spec.news import Cursor
+from gpulayer.spec.news import Cursor, News
 from gpulayer.spec.records import JobRecord
 
 _NOT_ESCAPED = re.compile("[\x7f-\x9f]")
@@ -22,19 +22,27 @@ _NOT_ESCAPED = re.compile("[\x7f-\x9f]")
 
 def follow_lines(plane: Plane, job_id: str, *, rank: int | None = None, tail: int | None = None) -> Iterator[LogLine]:
     """Yield lines until the job has ended and its last line was seen; ``tail`` skips all but the last of those there now."""
-    news = plane.news(job_id, Cursor())
+    listener, silence = Listener(plane, job_id), Silence(plane, say)
+    news = _heard(listener, silence, Cursor())
     first = deque((line for line in news.lines if rank in (None, line.rank)), maxlen=tail)
     while tail is not None and news.more:
-        news = plane.news(job_id, news.cursor)
+        news = _heard(listener, silence, news.cursor)
         first.extend(line for line in news.lines if rank in (None, line.rank))
     yield from first
-    listener, silence = Listener(plane, job_id), Silence(plane, say)
     while not news.job.state.terminal or news.lines:
         heard = plane.news(job_id, news.cursor) if news.job.state.terminal else listener.hear(news.cursor, BEAT_S)
         silence.look()
         if heard is not None:
             news = heard
             yield from (line for line in news.lines if rank in (None, line.rank))
+
+
+def _heard(listener: Listener, silence: Silence, cursor: Cursor) -> News:
+    """Wait for news that are there already, and say so when the plane is not."""
+    while (news := listener.hear(cursor, BEAT_S)) is None:
+        silence.look()
+    silence.look()
+    return news
 
 
 class WorkersOf(Mapping[tuple[int, int], str]):
