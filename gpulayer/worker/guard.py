@@ -24,6 +24,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gpulayer.logs.scrub import Scrubber
+from gpulayer.logs.spool import SpoolWriter
 from gpulayer.worker import locks, pipes, processes
 from gpulayer.worker.lease import clock
 from gpulayer.worker.line import Line
@@ -109,9 +111,6 @@ class Guard:
     # --- processes -----------------------------------------------------------------------------------------------
 
     def _start(self, word: dict[str, Any]) -> None:
-        from gpulayer.logs.scrub import Scrubber
-        from gpulayer.logs.spool import SpoolWriter
-
         self._spool = SpoolWriter(Path(word["spool"]), scrubber=Scrubber(word["hide"]))
         for fifo in word["fifos"]:
             self._pipes.fifo(Path(fifo["path"]), self._into_spool(fifo["rank"], fifo["stream"]))
