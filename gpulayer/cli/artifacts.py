@@ -19,7 +19,7 @@ from gpulayer.spec.files import Artifact
 
 @click.group()
 def command() -> None:
-    """List and fetch the files that a job left, as node0/path."""
+    """List, fetch and forget the files that a job left, as node0/path."""
 
 
 def artifact_facts(artifact: Artifact) -> dict[str, object]:
@@ -78,6 +78,19 @@ def cat(job_id: str, path: str) -> None:
         artifact = exactly(plane.artifacts(plane.job(job_id).id), path)
         with plane.open_blob(artifact.blob.sha256) as source:
             shutil.copyfileobj(source, sys.stdout.buffer)
+
+
+@command.command()
+@click.argument("job_id", metavar="ID", shell_complete=job_ids)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+def rm(job_id: str, paths: tuple[str, ...]) -> None:
+    """Forget files of an ended job, or all below a folder; those of its checkpoints go with the job alone."""
+    with opened() as plane:
+        job = plane.job(job_id)
+        found = plane.artifacts(job.id)
+        wanted = {artifact.path: None for path in paths for artifact in below(found, path)}
+        for artifact in plane.remove_artifacts(job.id, list(wanted)):
+            click.echo(harmless(artifact.path))
 
 
 def below(artifacts: list[Artifact], path: str | None) -> list[Artifact]:

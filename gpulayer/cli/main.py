@@ -16,7 +16,7 @@ COMMANDS = {
     "launch": "Run a script under torchrun on one or several workers, as a job.",
     "call": "Call a function as a job, and print what it returns.",
     "jobs": "List, show, follow, cancel and remove jobs.",
-    "artifacts": "List and fetch the files that a job left.",
+    "artifacts": "List, fetch and forget the files that a job left.",
     "gc": "Forget old jobs, with their logs and files.",
     "workers": "List, drain and remove workers.",
     "worker": "Make this machine a worker of a plane.",

@@ -95,6 +95,9 @@ class Plane(Protocol):
     def artifacts(self, job_id: str, *, attempt: int | None = None) -> list[Artifact]:
         """Return the files of a job, as ``node<r>/<path>``, of its latest attempt unless told otherwise."""
 
+    def remove_artifacts(self, job_id: str, paths: Sequence[str]) -> list[Artifact]:
+        """Forget files of an ended job, and return them; raises ``ArtifactNotFound``, and ``InvalidJob`` for a checkpoint's."""
+
     def checkpoints(self, job_id: str) -> list[Checkpoint]:
         """Return the complete checkpoints of a job, oldest first; those that the job deleted are marked ``removed``."""
 

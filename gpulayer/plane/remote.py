@@ -145,6 +145,10 @@ class RemotePlane:
         answer = self._http.ask("GET", _at("jobs", job_id, "artifacts"), params={"attempt": attempt})
         return _ARTIFACTS.validate_json(answer.content)
 
+    def remove_artifacts(self, job_id: str, paths: Sequence[str]) -> list[Artifact]:
+        answer = self._http.ask("POST", _at("jobs", job_id, "artifacts", "remove"), json={"paths": list(paths)})
+        return _ARTIFACTS.validate_json(answer.content)
+
     def checkpoints(self, job_id: str) -> list[Checkpoint]:
         return _CHECKPOINTS.validate_json(self._http.ask("GET", _at("jobs", job_id, "checkpoints")).content)
 

@@ -11,6 +11,7 @@ import pytest
 
 import gpulayer as gl
 from gpulayer import plane as planes
+from gpulayer.errors import InvalidJob
 from gpulayer.plane import Plane
 from tests.cli.conftest import Cli
 
@@ -95,3 +96,16 @@ def test_a_file_that_another_job_refers_to_outlives_its_own(
 @pytest.mark.parametrize("span", ["30", "x", "-1d", "1w"])
 def test_a_span_that_is_none_is_refused(cli: Cli, span: str) -> None:
     assert "write 30d, 12h, 90m or 0s" in cli("gc", "--older-than", span, exits=2).stderr
+
+
+def test_files_of_an_ended_job_are_forgotten_one_by_one_or_by_folder(
+    done: Callable[..., str], cli: Cli, told: Told, plane: Plane
+) -> None:
+    job = done("mkdir a b; echo 1 > a/one; echo 2 > a/two; echo 3 > b/three; echo 4 > four")
+
+    assert cli("artifacts", "rm", job, "node0/a", "node0/four").stdout.split() == ["node0/a/one", "node0/a/two", "node0/four"]
+    assert [each["path"] for each in told("artifacts", "ls", job)] == ["node0/b/three"]
+    assert "left nothing at node0/a" in cli("artifacts", "rm", job, "node0/a", exits=2).stderr
+    waits = plane.submit(gl.CommandJob(command=("true",), on_unschedulable="queue"))
+    with pytest.raises(InvalidJob, match="is still queued"):
+        plane.remove_artifacts(waits.id, ["node0/x"])

@@ -18,10 +18,11 @@ from gpulayer import plane
 from gpulayer.client.filesystem import GPULayerFileSystem
 from gpulayer.control.store import files
 from gpulayer.control.store.store import open_store
-from gpulayer.errors import ArtifactNotFound, UnsafePath
+from gpulayer.errors import ArtifactNotFound, InvalidJob, UnsafePath
 from gpulayer.plane import Plane
 from gpulayer.spec.files import CheckpointShare, FileEntry, Manifest
-from gpulayer.spec.reports import CheckpointAnnounced, OutputsIndexed
+from gpulayer.spec.reports import CheckpointAnnounced, OutputsIndexed, TaskEnded
+from gpulayer.spec.states import Reason, TaskState
 from tests.control.given import a_gang, a_worker
 
 
@@ -163,6 +164,18 @@ def test_a_checkpoint_is_read_while_its_job_runs(job: Job, fs: GPULayerFileSyste
     assert fs.cat(f"gpulayer://{job.id}/last") == b"second"
     job.leave({"checkpoints/a.ckpt": b"second"}, node_rank=1)
     assert fs.ls(f"gpulayer://{job.id}", detail=False) == [f"{job.id}/checkpoints", f"{job.id}/node1"]
+
+
+def test_a_file_of_a_checkpoint_is_not_forgotten_by_itself(job: Job) -> None:
+    job.announce("checkpoints/a.ckpt", 1, {0: {"checkpoints/a.ckpt": b"a"}})
+    job.leave({"checkpoints/a.ckpt": b"a", "notes.txt": b"n"})
+    for node_rank in (0, 1):
+        job.plane.report(TaskEnded(**job.task(node_rank), state=TaskState.SUCCEEDED, reason=Reason.DONE))
+
+    with pytest.raises(InvalidJob, match=r"node0/checkpoints/a\.ckpt is the checkpoint checkpoints/a\.ckpt of"):
+        job.plane.remove_artifacts(job.id, ["node0/notes.txt", "node0/checkpoints/a.ckpt"])
+
+    assert [each.path for each in job.plane.artifacts(job.id)] == ["node0/checkpoints/a.ckpt", "node0/notes.txt"]
 
 
 def test_a_checkpoint_of_many_files_is_one_folder(job: Job, fs: GPULayerFileSystem, tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ def test_what_jobs_take_and_which_ended_is_told_from_afar(worker: Started) -> No
         assert client.plane.size(done.id).lines > 0
         assert [job.id for job in client.plane.ended_jobs(time.time() + 60)] == [done.id]
         assert client.plane.ended_jobs(1.0) == []
+        assert [each.path for each in client.plane.remove_artifacts(done.id, ["node0/out.txt"])] == ["node0/out.txt"]
+        assert done.artifacts == []
         waits.cancel()
 
 

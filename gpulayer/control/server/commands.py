@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from sqlalchemy import Connection
 
@@ -11,10 +11,10 @@ from gpulayer.control.engine.transitions import Step
 from gpulayer.control.server import claims
 from gpulayer.control.store import blobs, files, jobs, secrets, workers
 from gpulayer.control.store.store import Store
-from gpulayer.errors import InvalidJob, StaleReport, Unschedulable
+from gpulayer.errors import ArtifactNotFound, InvalidJob, StaleReport, Unschedulable
 from gpulayer.spec.base import new_id
 from gpulayer.spec.calls import CallView, Go
-from gpulayer.spec.files import Blob
+from gpulayer.spec.files import Artifact, Blob
 from gpulayer.spec.job import CommandJob, DistributedJob, FunctionJob
 from gpulayer.spec.records import JobRecord, Stop
 from gpulayer.spec.reports import CallStored, CheckpointAnnounced, OutputsIndexed, Report, TaskEnded
@@ -143,4 +143,26 @@ def remove(store: Store, job_id: str) -> set[str]:
             raise InvalidJob(f"{job_id} is still {record.state}.", next_step=f"End it first: gpulayer jobs cancel {job_id}")
         found = blobs.of_job(db, job_id)
         jobs.forget(db, job_id)
+    return found
+
+
+def remove_artifacts(store: Store, job_id: str, paths: Collection[str]) -> list[Artifact]:
+    """Forget files of an ended job; returns them. Those of its checkpoints stay with these."""
+    with store.write() as db:
+        record = jobs.load(db, job_id)
+        if not record.state.terminal:
+            raise InvalidJob(f"{job_id} is still {record.state}.", next_step=f"End it first: gpulayer jobs cancel {job_id}")
+        found = [each for each in files.of_attempt(db, job_id, record.attempt) if each.path in paths]
+        if missing := sorted(set(paths) - {each.path for each in found}):
+            raise ArtifactNotFound(f"{job_id} left no {missing[0]}.", job_id=job_id, path=missing[0])
+        checkpoints = {
+            entry.path: each.path for each in files.complete(db, job_id) if not each.removed for entry in each.entries
+        }
+        for each in found:
+            if (path := each.path.partition("/")[2]) in checkpoints:
+                raise InvalidJob(
+                    f"{each.path} is the checkpoint {checkpoints[path]} of {job_id}, from which it may go on.",
+                    next_step=f"Forget the whole job: gpulayer jobs rm {job_id}",
+                )
+        files.forget(db, found)
     return found

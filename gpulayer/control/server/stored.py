@@ -152,6 +152,12 @@ class StoredPlane(ABC):
             record = jobs.load(db, jobs.full_id(db, job_id))
             return files.of_attempt(db, record.id, record.attempt if attempt is None else attempt)
 
+    def remove_artifacts(self, job_id: str, paths: Sequence[str]) -> list[Artifact]:
+        removed = commands.remove_artifacts(self._store, self.full_id(job_id), set(paths))
+        self._notify()
+        self._keeper.collect(self._store.now(), {each.blob.sha256 for each in removed})
+        return removed
+
     def checkpoints(self, job_id: str) -> list[Checkpoint]:
         with self._store.read() as db:
             return files.complete(db, jobs.full_id(db, job_id))

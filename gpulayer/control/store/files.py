@@ -50,6 +50,15 @@ def of_attempt(db: Connection, job_id: str, attempt: int) -> list[Artifact]:
     ]
 
 
+def forget(db: Connection, found: Iterable[Artifact]) -> None:
+    """Delete files from what a job left; their bytes are collected later."""
+    for each in found:
+        node, _, path = each.path.partition("/")
+        here = {"job_id": each.job_id, "attempt": each.attempt, "node_rank": int(node.removeprefix("node")), "path": path}
+        db.execute(delete(artifacts).where(*(artifacts.c[name] == value for name, value in here.items())))
+        touched.note(db, each.job_id)
+
+
 def announce(db: Connection, share: CheckpointShare, now: float) -> Checkpoint | None:
     """Write a rank's share of a checkpoint; returns the checkpoint if this share is what made it whole."""
     jobs.lock(db, share.job_id)
