@@ -142,11 +142,13 @@ class Client:
                 return place, {"script": entry}, always
             case FunctionJob():
                 place = place_of(here, source_dir)
-                if "PYTHONPATH" not in job.env:
-                    modules.check(job.function.partition(":")[0], (place.cwd, place.root))
+                _check(job.function.partition(":")[0], place, job)
                 return place, {}, ()
         module = job.entrypoint.startswith("-m ")
-        place, entry, always = locate(job.entrypoint.removeprefix("-m "), source_dir, module=module)
+        named = job.entrypoint.removeprefix("-m ")
+        place, entry, always = locate(named, source_dir, module=module)
+        if not always:  # it is no file
+            _check(named.partition(":")[0], place, job)
         return place, {"entrypoint": entry}, always
 
     def _have_workers(self, plane: Plane, count: int) -> None:
@@ -167,6 +169,12 @@ class Client:
     def jobs(self, *, limit: int = 100) -> list[Job]:
         """Return the newest jobs, newest first."""
         return [Job(self.plane, record) for record in self.plane.jobs(limit=limit)]
+
+
+def _check(module: str, place: Place, job: AnyJob) -> None:
+    """Refuse a module that a worker could not import, as far as can be told."""
+    if "PYTHONPATH" not in job.env:
+        modules.check(module, (place.cwd, place.root))
 
 
 _shared: dict[int, Client] = {}

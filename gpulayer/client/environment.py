@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import io
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -31,14 +32,23 @@ def forwarded(environ: Mapping[str, str], patterns: Iterable[str]) -> dict[str, 
 
 
 def read_file(path: Path) -> dict[str, str]:
-    """Read a file of ``NAME=value`` lines as dotenv does; raises ``InvalidJob`` for one that isn't there."""
+    """Read a file of ``NAME=value`` lines as dotenv does; raises ``InvalidJob`` for none, and for a line that is none."""
     from dotenv import dotenv_values
+    from dotenv.parser import parse_stream
 
     try:
-        with path.open(encoding="utf-8") as lines:
-            found = dotenv_values(stream=lines)
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as cause:
         raise InvalidJob(
             f"The env file {path} can't be read: {cause}.", next_step="Name a file of NAME=value lines."
         ) from cause
+    for line in parse_stream(io.StringIO(text)):
+        if line.error:
+            text = line.original.string
+            number = line.original.line + len(text) - len(text.lstrip("\n"))
+            raise InvalidJob(
+                f"{path}, line {number}: {text.strip()!r} is no NAME=value.",
+                next_step="Mend the line, or begin it with #.",
+            )
+    found = dotenv_values(stream=io.StringIO(text))
     return {name: value for name, value in found.items() if value is not None}

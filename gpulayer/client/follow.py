@@ -35,12 +35,13 @@ class Showing(Protocol):
 class Follower:
     """Stands at one place in a job's news, and shows each line once however often it is asked."""
 
-    def __init__(self, plane: Plane, job_id: str, *, show_ranks: bool = False) -> None:
+    def __init__(self, plane: Plane, job_id: str, *, show_ranks: bool = False, show_agents: bool = True) -> None:
         self.plane = plane
         self.job_id = job_id
         self._cursor = Cursor()
         self._listener = Listener(plane, job_id)
         self._show_ranks = show_ranks
+        self._show_agents = show_agents
         self.left = False
         """Whether a person has left the job while its plane was away."""
 
@@ -106,6 +107,8 @@ class Follower:
             print("\n".join(map(self._in_words, together)), file=sys.stderr if stream == "stderr" else sys.stdout, flush=True)
 
     def _is_shown(self, line: LogLine) -> bool:
+        if line.stream == "agent" and not self._show_agents:
+            return False
         return self._show_ranks or (line.rank == 0 and line.call is not None)
 
     def _in_words(self, line: LogLine) -> str:

@@ -7,7 +7,7 @@ import inspect
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
@@ -17,6 +17,7 @@ from gpulayer.client import requirements
 from gpulayer.client.client import Client, shared
 from gpulayer.client.handles import Job
 from gpulayer.errors import InvalidFunctionValue, ScriptUnavailable
+from gpulayer.spec.base import Spec
 from gpulayer.spec.job import FunctionJob
 
 P = ParamSpec("P")
@@ -109,12 +110,17 @@ def remote(function: Any = None, /, *, gpus: int = 0, target: str | None = None,
     ``FunctionJob``. Calls take and return JSON values.
     """
     if gpus:
-        options["resources"] = {"accelerator": "cuda", "gpu_count": gpus, **options.get("resources", {})}
+        options["resources"] = {"accelerator": "cuda", "gpu_count": gpus, **_plain(options.get("resources"))}
     if target is not None:
-        options["placement"] = {**options.get("placement", {}), "target": target}
+        options["placement"] = {**_plain(options.get("placement")), "target": target}
     if function is None:
         return lambda decorated: Remote(decorated, options)
     return Remote(function, options)
+
+
+def _plain(given: Spec | Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what was said, of a spec or of a dictionary of one."""
+    return given.model_dump(exclude_unset=True) if isinstance(given, Spec) else dict(given or {})
 
 
 # --- what can't travel ---------------------------------------------------------------------------------------------------

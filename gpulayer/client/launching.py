@@ -49,11 +49,11 @@ def launch(
 def _followed(client: Client, spec: DistributedJob, source_dir: str | Path | None) -> Job:
     job = client.submit(spec, source_dir=source_dir)
     with Interrupts() as interrupts:
-        follower = Follower(client.plane, job.id, show_ranks=True)
+        follower = Follower(client.plane, job.id, show_ranks=True, show_agents=False)
         end = follower.until(_ended, showing=_Nothing(), interrupts=interrupts, each=lambda record: None)
     if end.state is not JobState.SUCCEEDED:
         raise raising.of_job(end)
-    return job
+    return job.wait()
 
 
 def _ended(record: JobRecord) -> bool:

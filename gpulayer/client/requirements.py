@@ -18,7 +18,14 @@ _OPTION = re.compile(r"\s--hash[=\s]")
 
 def gather(given: Iterable[str], file: str | Path | None) -> tuple[str, ...]:
     """Return what a job says of its requirements: those that were given, and those of a file."""
-    return (*given, *(() if file is None else read(Path(file))))
+    found = (*given, *(() if file is None else read(Path(file))))
+    bare = [line for line in found if not _OPTION.search(line)]
+    if bare and len(bare) < len(found):
+        raise InvalidRequirement(
+            f"{bare[0]!r} has no hash, and others have: pip takes hashes for all or for none.",
+            next_step="Lock it too, or leave the hashes out.",
+        )
+    return found
 
 
 def read(path: Path) -> tuple[str, ...]:

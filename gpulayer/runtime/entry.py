@@ -15,6 +15,7 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any, Literal
 
+from gpulayer.errors import CallRefused
 from gpulayer.runtime import LOADED_BEFORE_US
 from gpulayer.spec import loading
 
@@ -161,8 +162,11 @@ def _run_script(entry: Entry, main: ModuleType) -> None:
     exec(compile(source, filename, "exec", dont_inherit=True), vars(main))
 
 
-def _load_script(script: str) -> None:
-    """Have ``__main__`` define what a script does, up to the first call that it would make of a remote function."""
+def _load_script(script: str, wanted: str) -> None:
+    """Have ``__main__`` define what a script does, up to the first call that it would make of a remote function.
+
+    What such a call returns is not known here, so that nothing after it can be done: ``wanted`` must be there by then.
+    """
     filename = _as_python_names(script)
     _put_first(os.path.dirname(os.path.realpath(script)))
     main = ModuleType(loading.MAIN)
@@ -174,7 +178,11 @@ def _load_script(script: str) -> None:
     try:
         exec(code, vars(main))
     except loading.Loaded:
-        pass
+        if wanted not in vars(main):
+            raise CallRefused(
+                f"{script} calls a remote function before it defines {wanted}, so that a job can't load it.",
+                next_step="Define all of them before the first call, or put the calls behind a main guard.",
+            ) from None
     finally:
         loading.STATE.loading = False
 
@@ -226,7 +234,7 @@ def _run_call(file: str) -> None:
         call = json.load(opened)
     sys.argv = [call["function"]]
     if call.get("script"):
-        _load_script(call["script"])
+        _load_script(call["script"], call["function"].partition(":")[2].partition(".")[0])
     _put_first(os.getcwd())
     result = _resolve(call["function"])(*call["args"], **call["kwargs"])
     try:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -69,7 +70,7 @@ class Environments:
         ``variables`` are the job's: those that begin with ``PIP_`` are pip's. Raises ``PreparationFailed`` with pip's own last
         words, and ``Stopped``.
         """
-        name = digest(requirements)
+        name = digest(requirements, variables)
         folder, using = self._root / name, self._root / f"{name}.lock"
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with using.open("ab") as lock:  # flock, not fcntl: two tasks of one process must keep each other out as well
@@ -155,11 +156,21 @@ class Environments:
                 return
 
 
-def digest(requirements: Sequence[str]) -> str:
-    """Name an environment by its requirements, and by the interpreter and packages that it lies over."""
+def digest(requirements: Sequence[str], variables: Mapping[str, str]) -> str:
+    """Name an environment by its requirements and pip's settings, and by the interpreter and packages that it lies over."""
     below = sorted(f"{each.name}=={each.version}" for each in metadata.distributions())
-    what = [list(requirements), sys.version, os.path.realpath(sys.executable), below]
+    settings = {name: value for name, value in sorted(variables.items()) if name.startswith("PIP_")}
+    what = [[*map(_with_state, requirements)], settings, sys.version, os.path.realpath(sys.executable), below]
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
+
+
+def _with_state(line: str) -> str:
+    """Add to a requirement that names a file of this machine which state of the file that is."""
+    url = urlsplit(Requirement(line.partition(" --hash")[0]).url or "")
+    if url.scheme != "file" or not os.path.exists(path := unquote(url.path)):
+        return line
+    status = os.stat(path)
+    return f"{line} {status.st_size} {status.st_mtime_ns}"
 
 
 def collect(root: Path, now: float | None = None) -> list[str]:

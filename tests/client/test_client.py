@@ -148,6 +148,9 @@ def test_what_is_not_there_is_refused_before_anything_travels(client: gl.Client)
         client.submit(gl.FunctionJob(function="nowhere:main"))
     with pytest.raises(errors.EntrypointMissing, match=r"There is no script train\.py"):
         client.submit(gl.DistributedJob(entrypoint="train.py"))
+    for entrypoint in ("-m nope.mod", "nope:main"):
+        with pytest.raises(errors.EntrypointMissing, match="There is no module nope"):
+            client.submit(gl.DistributedJob(entrypoint=entrypoint))
     assert client.jobs() == []
 
 

@@ -31,3 +31,11 @@ def test_what_is_said_closest_to_the_job_counts(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidJob, match=r"nothing\.env"):
         read_file(tmp_path / "nothing.env")
+
+
+@pytest.mark.parametrize(("text", "line"), [("A=1\n=bad\n", "line 2: '=bad'"), ("A=1\n\nnot a line\n", "line 3: 'not a line'")])
+def test_a_line_that_is_none_is_named(tmp_path: Path, text: str, line: str) -> None:
+    file = tmp_path / ".env"
+    file.write_text(text)
+    with pytest.raises(InvalidJob, match=f"{line} is no NAME=value"):
+        read_file(file)

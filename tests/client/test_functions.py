@@ -76,6 +76,21 @@ def test_a_function_of_a_script_without_a_main_guard_runs_as_a_job_and_never_sta
     ]
 
 
+def test_a_function_that_a_script_defines_after_its_first_call_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        print(half.remote(2).result())
+        @gl.remote
+        def late(): ...
+        late.remote().result()
+        """,
+        exits=1,
+    )
+
+    assert "calls a remote function before it defines late" in done.stderr
+
+
 def test_map_keeps_the_order_and_the_failures_apart(tmp_path: Path) -> None:
     done = run(
         tmp_path,
@@ -196,6 +211,8 @@ def test_what_a_plain_function_is_stays_with_it() -> None:
     made = gl.remote(timeout_s=5)(takes)
     assert (made.__name__, made.__wrapped__) == ("takes", takes)  # type: ignore[attr-defined]
     assert isinstance(made, functions.Remote)
+    spec = gl.remote(gpus=2, target="remote", resources=gl.Resources(cpus=2))(takes)._options
+    assert spec["resources"] == {"accelerator": "cuda", "gpu_count": 2, "cpus": 2}
     assert gl.remote(gpus=2, target="remote")(takes)._options == {
         "resources": {"accelerator": "cuda", "gpu_count": 2},
         "placement": {"target": "remote"},

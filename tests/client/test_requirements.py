@@ -25,13 +25,18 @@ def test_a_file_of_lines_is_read_as_pip_reads_it(tmp_path: Path) -> None:
         "locked==1.0 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n",
     )
 
-    assert requirements.gather(("first",), path) == (
-        "first",
+    assert requirements.read(path) == (
         "einops",
         "numpy>=1.2,<3 ; python_version > '3.8'",
         "other>=1",
         "locked==1.0 --hash=sha256:aa --hash=sha256:bb",
     )
+
+
+def test_what_is_given_comes_before_the_file_and_hashes_are_for_all_or_none(tmp_path: Path) -> None:
+    assert requirements.gather(("first",), written(tmp_path, "second\n")) == ("first", "second")
+    with pytest.raises(InvalidRequirement, match="'first' has no hash, and others have"):
+        requirements.gather(("first",), written(tmp_path, "locked==1.0 --hash=sha256:aa\n"))
 
 
 @pytest.mark.parametrize(

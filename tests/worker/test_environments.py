@@ -77,6 +77,16 @@ def test_the_same_requirements_are_built_once(worker: Worker, tmp_path: Path) ->
     assert worker.said == built
 
 
+def test_a_file_that_changed_or_another_index_is_another_environment(worker: Worker, tmp_path: Path) -> None:
+    asked = (wheel(tmp_path, "tiny", text="version = 'old'"),)
+    assert worker.answer(asked, "import tiny; print(tiny.version)") == "old"
+
+    assert (wheel(tmp_path, "tiny", text="version = 'newer'"),) == asked
+
+    assert worker.answer(asked, "import tiny; print(tiny.version)") == "newer"
+    assert environments.digest(asked, {"PIP_INDEX_URL": "https://x"}) != environments.digest(asked, {"OTHER": "1"})
+
+
 def test_two_that_want_the_same_at_once_build_it_once(worker: Worker, tmp_path: Path) -> None:
     asked = (wheel(tmp_path, "tiny"),)
     answers: list[str] = []
@@ -104,13 +114,13 @@ def test_a_dependency_brings_no_other_torch(worker: Worker, tmp_path: Path) -> N
 
 def test_a_build_that_a_kill_broke_off_is_not_taken_for_a_whole_one(worker: Worker, tmp_path: Path) -> None:
     asked = (wheel(tmp_path, "tiny"),)
-    folder = worker.root / environments.digest(asked)
+    folder = worker.root / environments.digest(asked, OFFLINE)
     program = f"""
 import sys
 from pathlib import Path
 from gpulayer.worker import environments
 environments.Environments._install = lambda *_: print("half", flush=True) or sys.stdin.read()
-with environments.Environments(Path({str(worker.root)!r}), lambda _: None, lambda: False).of({asked!r}, {{}}): pass
+with environments.Environments(Path({str(worker.root)!r}), lambda _: None, lambda: False).of({asked!r}, {OFFLINE!r}): pass
 """
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as builder:
         assert builder.stdout is not None
@@ -138,10 +148,10 @@ def test_old_ones_go_but_never_one_that_is_used(worker: Worker, tmp_path: Path) 
     with worker.made.of(used, OFFLINE) as environment:
         later = time.time() + environments.KEPT_S + 60
 
-        assert environments.collect(worker.root, later) == [environments.digest(idle)]
+        assert environments.collect(worker.root, later) == [environments.digest(idle, OFFLINE)]
 
         assert Path(environment.python).exists()
-    assert environments.collect(worker.root, later) == [environments.digest(used)]
+    assert environments.collect(worker.root, later) == [environments.digest(used, OFFLINE)]
     assert not list(worker.root.glob("*/ready"))
 
 
