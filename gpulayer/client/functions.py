@@ -55,8 +55,8 @@ class Remote(Generic[P, R]):
     def map(self, items: Iterable[Any], *, concurrency: int | None = None) -> Mapped:
         """Call it for each item, each as a job, at most ``concurrency`` at a time, and wait for all.
 
-        One that fails keeps none of the others. Without a ``concurrency`` it is one for each processor here, and 64 on a plane
-        elsewhere. All items are judged before any travels.
+        One that fails keeps none of the others; a Ctrl-C cancels all. Without a ``concurrency`` it is one for each processor
+        here, and 64 on a plane elsewhere. All items are judged before any travels.
         """
         client = shared()
         client.plane  # noqa: B018  # a job has none
@@ -66,14 +66,25 @@ class Remote(Generic[P, R]):
         most = concurrency or ((os.cpu_count() or 1) if settings.read().url is None else MOST_AT_ONCE)
         done = Mapped([None] * len(given), {})
 
+        begun: list[Job] = []
+
         def call(at: int) -> None:
             try:
-                done.values[at] = self._submit(client, (given[at],), {}).result()
+                begun.append(job := self._submit(client, (given[at],), {}))
+                done.values[at] = job.result()
             except Exception as error:
                 done.errors[at] = error
 
         with ThreadPoolExecutor(max(1, min(most, len(given))), thread_name_prefix="gpulayer-map") as pool:
-            list(pool.map(call, range(len(given))))
+            calls = [pool.submit(call, at) for at in range(len(given))]
+            try:
+                for each in calls:
+                    each.result()
+            except BaseException:  # a Ctrl-C: what has not begun never does
+                pool.shutdown(wait=False, cancel_futures=True)
+                for job in begun:
+                    job.cancel()
+                raise
         return Mapped(done.values, dict(sorted(done.errors.items())))
 
     @property

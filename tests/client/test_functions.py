@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,8 @@ import pytest
 import gpulayer as gl
 from gpulayer import errors
 from gpulayer.client import functions
+from gpulayer.spec.states import JobState
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -105,6 +108,30 @@ def test_map_keeps_the_order_and_the_failures_apart(tmp_path: Path) -> None:
     *_, mapped, nothing = done.stdout.splitlines()
     assert mapped == "[4, None, 2, None] {1: (<class '__main__.Wrong'>, (3,)), 3: (<class '__main__.Wrong'>, (5,))}"
     assert nothing == "Mapped(values=[], errors={})"
+
+
+def test_ctrl_c_cancels_what_map_began_and_begins_nothing_more(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        textwrap.dedent("""
+        import time
+        import gpulayer as gl
+
+        @gl.remote
+        def wait(x):
+            time.sleep(600)
+
+        if __name__ == "__main__":
+            wait.map([1, 2, 3], concurrency=1)
+        """)
+    )
+    script = [sys.executable, "script.py"]
+    with subprocess.Popen(script, cwd=tmp_path, stderr=subprocess.PIPE) as running, gl.Client() as client:
+        wait_for(lambda: [job for job in client.jobs() if job.status.state is JobState.RUNNING], within=60)
+        running.send_signal(signal.SIGINT)
+        assert running.stderr is not None
+        assert b"KeyboardInterrupt" in running.stderr.read()
+        (job,) = client.jobs()
+        assert job.wait().status.state is JobState.CANCELLED
 
 
 def test_a_function_that_runs_as_a_job_can_start_none(tmp_path: Path) -> None:
