@@ -106,20 +106,24 @@ def config_file(environ: Mapping[str, str]) -> Path:
 
 def profiles(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return all profiles, unchecked."""
-    found = _config(environ).get("profiles", {})
+    return _profiles_in(_config(environ))
+
+
+def _profiles_in(config: Mapping[str, Any]) -> dict[str, Any]:
+    found = config.get("profiles", {})
     return found if isinstance(found, dict) else {}
 
 
 def _profile(environ: Mapping[str, str], said: str | None) -> tuple[str, dict[str, Any]]:
     """Return the name and the words of the profile that is chosen: on the command line, by variable, in the file."""
-    name = said or environ.get("GPULAYER_PROFILE") or _config(environ).get("profile", "")
+    config, file = _config(environ), config_file(environ)
+    name = said or environ.get("GPULAYER_PROFILE") or config.get("profile", "")
     if not name:
         return "", {}
-    file = config_file(environ)
-    found = profiles(environ).get(name)
+    known = _profiles_in(config)
+    found = known.get(name)
     if not isinstance(found, dict):
-        known = ", ".join(map(str, profiles(environ))) or "none"
-        raise BadRequest(f"There is no profile {name!r} in {file}; it has {known}.")
+        raise BadRequest(f"There is no profile {name!r} in {file}; it has {', '.join(map(str, known)) or 'none'}.")
     for key, value in found.items():
         kind = PROFILE_KEYS.get(key)
         if kind is None:

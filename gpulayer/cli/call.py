@@ -14,12 +14,11 @@ from gpulayer.cli import artifacts
 from gpulayer.cli.job_options import fields, with_job_options
 from gpulayer.cli.submission import Stay, run
 from gpulayer.client import modules
+from gpulayer.client.handles import RESULT
 from gpulayer.client.places import place_of
 from gpulayer.plane import Plane
 from gpulayer.spec.job import FunctionJob
 from gpulayer.spec.records import JobRecord
-
-RESULT = "node0/result.json"
 
 
 @click.command()

@@ -98,8 +98,8 @@ class Client:
         if "target" not in job.placement.model_fields_set:
             target = default_target(self._settings)
             job = job.model_copy(update={"placement": job.placement.model_copy(update={"target": target})})
-        forwarded = environment.forwarded(os.environ, job.forward_env)
-        job = job.model_copy(update={"env": {**forwarded, **job.env}})
+        env = environment.gather(os.environ, env=job.env, env_file=None, forward_env=job.forward_env)
+        job = job.model_copy(update={"env": env})
         local = self._settings.url is None and job.placement.target == "local"
         if detach and self._settings.url is None:
             return self._leave(job, source_dir, key)

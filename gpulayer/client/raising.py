@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from gpulayer import errors
 from gpulayer.spec import loading
@@ -13,6 +13,7 @@ from gpulayer.spec.calls import ErrorRecord
 from gpulayer.spec.records import JobRecord
 from gpulayer.spec.states import JobState, Reason
 
+E = TypeVar("E", bound=BaseException)
 _CLASSES: dict[Reason, type[errors.GPULayerError]] = {
     Reason.UNSCHEDULABLE: errors.Unschedulable,
     Reason.QUEUE_TIMEOUT: errors.JobTimedOut,
@@ -37,23 +38,42 @@ def of_job(job: JobRecord) -> Exception:
 
 def of_record(record: ErrorRecord) -> Exception:
     """Return the exception that a job's process recorded, of its own class where that is here, with its traceback as a note."""
-    cls = _class(record)
+    name = CALLERS_NAME.get(record.module, record.module)
+    error = rebuilt(record.model_copy(update={"module": name}))
+    return noted(error if isinstance(error, Exception) else unknown(record), record)
+
+
+def rebuilt(record: ErrorRecord) -> BaseException | None:
+    """Make an exception of what its record says by itself; None where its class isn't here, or can't be made."""
+    if record.module == errors.__name__:
+        ours: Any = getattr(errors, record.qualname, None)
+        known = isinstance(ours, type) and issubclass(ours, errors.GPULayerError)
+        return ours(record.message, next_step="", rank=record.rank) if known else None
+    cls = class_of(record.module, record.qualname)
     args = [record.message] if record.args is None else list(record.args)
-    error = None if cls is None else make(cls, args, record.fields)
-    if not isinstance(error, Exception):
-        name = f"{record.module}.{record.qualname}"
-        error = errors.RemoteError(f"{record.qualname}: {record.message}", rank=record.rank, cls=name)
+    return None if cls is None else make(cls, args, record.fields)
+
+
+def class_of(module: str, qualname: str) -> type[BaseException] | None:
+    """Look up a class of exceptions."""
+    try:
+        found: Any = find(module, qualname)
+    except (LookupError, AttributeError, ImportError):
+        return None
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+
+
+def unknown(record: ErrorRecord) -> errors.RemoteError:
+    """Return what stands for an exception that can't be made here."""
+    name = f"{record.module}.{record.qualname}"
+    return errors.RemoteError(f"{record.qualname}: {record.message}", rank=record.rank, cls=name)
+
+
+def noted(error: E, record: ErrorRecord) -> E:
+    """Add the remote traceback to an exception."""
     if record.traceback:
         error.add_note(f"On rank {record.rank} of the job:\n{record.traceback.rstrip()}")
     return error
-
-
-def _class(record: ErrorRecord) -> type[Exception] | None:
-    try:
-        found: Any = find(CALLERS_NAME.get(record.module, record.module), record.qualname)
-    except (LookupError, AttributeError, ImportError):
-        return None
-    return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
 def job_error(job: JobRecord) -> errors.GPULayerError:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,33 +106,37 @@ def _tail(log: Path) -> list[str]:
 def tell(home: Path, kept: Sequence[Kept], number: signal.Signals) -> None:
     """Send a signal to workers; one that has ended meanwhile gets none, nor does a process that has its pid now."""
     for each in kept:
-        try:
-            handle = os.pidfd_open(each.pid)
-        except ProcessLookupError:
-            continue
-        try:
-            if identity.holder(_folder(home) / str(each.number)) == each.pid:
-                signal.pidfd_send_signal(handle, number)
-        except ProcessLookupError:
-            pass
-        finally:
-            os.close(handle)
+        with _process_of(home, each) as process, suppress(ProcessLookupError):
+            if process is not None:
+                signal.pidfd_send_signal(process, number)
 
 
 def await_end(home: Path, kept: Sequence[Kept], timeout_s: float | None = None) -> list[Kept]:
     """Wait until workers have ended, or the time is over; returns those that live."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     for each in kept:
-        try:
-            handle = os.pidfd_open(each.pid)
-        except ProcessLookupError:
-            continue
-        try:
-            if identity.holder(_folder(home) / str(each.number)) == each.pid:
-                select.select([handle], [], [], None if deadline is None else max(0.0, deadline - time.monotonic()))
-        finally:
-            os.close(handle)
-    return [each for each in kept if identity.holder(_folder(home) / str(each.number)) == each.pid]
+        with _process_of(home, each) as process:
+            if process is not None:
+                select.select([process], [], [], None if deadline is None else max(0.0, deadline - time.monotonic()))
+    return [each for each in kept if _lives(home, each)]
+
+
+@contextmanager
+def _process_of(home: Path, kept: Kept) -> Iterator[int | None]:
+    """Give a handle of a worker's process, which stands for no other one; None when it has ended."""
+    try:
+        handle = os.pidfd_open(kept.pid)
+    except ProcessLookupError:
+        yield None
+        return
+    try:
+        yield handle if _lives(home, kept) else None
+    finally:
+        os.close(handle)
+
+
+def _lives(home: Path, kept: Kept) -> bool:
+    return identity.holder(_folder(home) / str(kept.number)) == kept.pid
 
 
 def _folder(home: Path) -> Path:

@@ -13,7 +13,6 @@ from gpulayer import errors
 from gpulayer.client import raising
 from gpulayer.runtime import faults, secrets
 from gpulayer.spec.calls import ErrorRecord
-from gpulayer.strategies import kinds
 from gpulayer.strategies.codec import Decoder, Encoder, Lost, NotCarried
 from gpulayer.strategies.outcome import bodies
 
@@ -100,43 +99,22 @@ def rebuild_error(record: ErrorRecord, body: Path | None, text: Callable[[str], 
     A class that isn't here, or that can't be made, becomes ``RemoteError``.
     """
     loaded = None if body is None else bodies.load(body)
-    error = _rebuild(record, loaded, text) if record.module != "gpulayer.errors" else _ours(record)
+    by_record = loaded is None or record.module == errors.__name__
+    error = raising.rebuilt(record) if by_record else _rebuild(record, loaded or {}, text)
     if error is None:
-        error = errors.RemoteError(
-            f"{record.qualname}: {record.message}", rank=record.rank, cls=f"{record.module}.{record.qualname}"
-        )
+        error = raising.unknown(record)
     for note in (loaded or {}).get("notes", ()):
         error.add_note(text(note))
-    if record.traceback:
-        error.add_note(f"On rank {record.rank} of the job:\n{record.traceback.rstrip()}")
-    return error
+    return raising.noted(error, record)
 
 
-def _ours(record: ErrorRecord) -> BaseException | None:
-    cls: Any = getattr(errors, record.qualname, None)
-    known = isinstance(cls, type) and issubclass(cls, errors.GPULayerError)
-    return cls(record.message, next_step="", rank=record.rank) if known else None
-
-
-def _rebuild(record: ErrorRecord, body: dict[str, Any] | None, text: Callable[[str], str]) -> BaseException | None:
-    if body is None:
-        cls = _class(record.module, record.qualname)
-        args = [record.message] if record.args is None else list(record.args)
-        return None if cls is None else raising.make(cls, args, record.fields)
+def _rebuild(record: ErrorRecord, body: dict[str, Any], text: Callable[[str], str]) -> BaseException | None:
     return _made({**body, "module": record.module, "qualname": record.qualname}, Decoder(body["nodes"], text))
-
-
-def _class(module: str, qualname: str) -> type[BaseException] | None:
-    try:
-        cls: Any = kinds.find(module, qualname)
-    except (LookupError, AttributeError, ImportError):
-        return None
-    return cls if isinstance(cls, type) and issubclass(cls, BaseException) else None
 
 
 def _made(written: dict[str, Any], decoder: Decoder) -> BaseException | None:
     """Make one exception of its record, with those that it came from as far as they can be made."""
-    cls, members = _class(written["module"], written["qualname"]), written.get("members")
+    cls, members = raising.class_of(written["module"], written["qualname"]), written.get("members")
     try:
         args = [decoder.decode(value) for value in written["args"]]
         attrs = {name: decoder.decode(value) for name, value in written["attrs"].items()}
